@@ -5,8 +5,20 @@ package site
 import (
 	"time"
 
+	"github.com/openai4s/hpc/internal/tomlfile"
 	"github.com/openai4s/hpc/scheduler"
 )
+
+// The schedulers a site can name.
+const (
+	slurm = "slurm"
+	pbs   = "pbs"
+	local = "local"
+)
+
+// Error is what is wrong with one key of a site or job file: file, line, key, message and hint. Every error of Load
+// and Resolve is one.
+type Error = tomlfile.Error
 
 // Site is site.toml after defaults. All paths are absolute, "~" expanded for the calling user.
 type Site struct {
@@ -21,14 +33,17 @@ type Site struct {
 	AllowEnv   []string // names of injecting variables that [env] may set all the same
 	Gateway    Gateway
 	Profiles   map[string]Profile
+
+	lines map[tomlfile.Key]int    // of the file's keys
+	from  map[tomlfile.Key]string // the environment variable that won over the file
 }
 
 // Gateway is the [gateway] table.
 type Gateway struct {
-	Listen           string // "": no socket is opened
+	Listen           string // host:port, ":port" for all addresses; "": no socket is opened
 	Advertise        []string
 	Control          string // "": none named; an embedded gateway is used
-	StateDir         string
+	StateDir         string // "": none named; an embedded gateway has its own
 	TLS              string // required | optional | off
 	HandshakeTimeout time.Duration
 	DialTimeout      time.Duration
@@ -48,38 +63,70 @@ type Gateway struct {
 
 // Profile is one [profiles.NAME] table.
 type Profile struct {
-	Name            string
-	Description     string
-	Placement       scheduler.Placement
-	MaxNodes        int
-	MaxRanksPerNode int
-	CPUsPerRank     int
-	MemoryPerNode   int64 // bytes
-	GPUsPerNode     int
-	Walltime        time.Duration
-	MaxWalltime     time.Duration
-	Prologue        []string
-	IdleTTL         time.Duration
-	MaxLifetime     time.Duration
+	Name             string
+	Description      string
+	Placement        scheduler.Placement
+	RequireAccount   bool // a job needs an account, and this profile must name it
+	MaxNodes         int
+	MaxRanksPerNode  int
+	CPUsPerRank      int           // default; 0: not said, jobs get 1
+	MaxCPUsPerRank   int           // ceiling; 0: what CPUsPerRank × MaxRanksPerNode leaves to a rank
+	MemoryPerNode    int64         // default, bytes; 0: none is asked for
+	MaxMemoryPerNode int64         // ceiling, bytes; 0: none
+	MemoryForbidden  bool          // the site forbids asking for memory
+	GPUsPerNode      int           // default and ceiling
+	Walltime         time.Duration // default
+	MaxWalltime      time.Duration // ceiling; 0: the scheduler's own
+	Prologue         []string
+	IdleTTL          time.Duration // sessions; 0: none
+	MaxLifetime      time.Duration // sessions; 0: none
 }
-
-// Load reads a site file: path, else OPENAI4S_SITE, else /etc/openai4s/site.toml, else the built-in local site.
-func Load(path string) (Site, error) { return Site{}, nil }
-
-// Builtin is the local site that needs no file.
-func Builtin() Site { return Site{} }
 
 // IsBuiltin tells whether no file was read.
 func (s Site) IsBuiltin() bool { return s.Path == "" }
 
+// Width is the widest allocation of the profile, in ranks.
+func (p Profile) Width() int { return max(1, p.MaxNodes) * max(1, p.MaxRanksPerNode) }
+
 // Widest is the widest allocation in ranks, and the profile it comes from.
-func (s Site) Widest() (ranks int, profile string) { return 0, "" }
+func (s Site) Widest() (ranks int, profile string) {
+	for name, p := range s.Profiles {
+		if w := p.Width(); w > ranks || w == ranks && name < profile {
+			ranks, profile = w, name
+		}
+	}
+	return ranks, profile
+}
 
-// HandshakeBound is the bound on pending handshakes.
-func (s Site) HandshakeBound() int { return 0 }
+// minPending is the least derived bound on pending handshakes, that of the upstream gateway.
+const minPending = 64
 
-// PerSource is the bound on pending handshakes of one source address.
-func (s Site) PerSource() int { return 0 }
+// HandshakeBound is the bound on pending handshakes: as written, else a quarter above the widest allocation, so that
+// the ranks of the widest job and some retries find a slot at once.
+func (s Site) HandshakeBound() int {
+	if s.Gateway.Pending > 0 {
+		return s.Gateway.Pending
+	}
+	widest, _ := s.Widest()
+	return max(minPending, plusQuarter(widest))
+}
 
-// Resolve turns a Job into a Request this site accepts, or says which key is wrong and what would be right.
-func (s Site) Resolve(j scheduler.Job) (scheduler.Request, error) { return scheduler.Request{}, nil }
+// PerSource is the bound on pending handshakes of one source address: as written, else a quarter above the ranks that
+// a full node has.
+func (s Site) PerSource() int {
+	if s.Gateway.PerSource > 0 {
+		return s.Gateway.PerSource
+	}
+	return plusQuarter(s.densest())
+}
+
+func (s Site) densest() int {
+	n := 1
+	for _, p := range s.Profiles {
+		n = max(n, p.MaxRanksPerNode)
+	}
+	return n
+}
+
+// plusQuarter is 1.25 × n, rounded up.
+func plusQuarter(n int) int { return n + (n+3)/4 }

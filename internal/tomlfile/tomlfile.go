@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -237,4 +238,41 @@ func (f *File) Lines() map[Key]int {
 func (f *File) Errorf(key Key, hint, format string, args ...any) *Error {
 	at := f.Pos(key)
 	return &Error{File: f.Path, Line: at.Line, Column: at.Column, Key: key, Msg: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Says tells whether the file gives the key this value: a string, an int, a bool, a time.Duration or a Size.
+func (f *File) Says(key Key, value any) bool {
+	v, ok := f.lookup(key)
+	if !ok {
+		return false
+	}
+	switch want := value.(type) {
+	case int:
+		n, ok := v.(int64)
+		return ok && n == int64(want)
+	case time.Duration:
+		s, _ := v.(string)
+		d, err := ParseDuration(s)
+		return err == nil && d == want
+	case Size:
+		s, _ := v.(string)
+		n, err := ParseSize(s)
+		return err == nil && n == int64(want)
+	}
+	return v == value
+}
+
+// lookup finds the value of a key whose parts are bare.
+func (f *File) lookup(key Key) (any, bool) {
+	var v any = f.root
+	for part := range strings.SplitSeq(string(key), ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[part]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
 }
