@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/scheduler"
+)
+
+// What a gateway that can't do it itself wants the owner's command to do (api.Workload.Wants).
+const (
+	wantsObserve = "observe" // ask the scheduler about the job
+	wantsCancel  = "cancel"  // cancel the scheduler's job
+	wantsReports = "reports" // read the ranks' exit files in RUN
+	wantsSubmit  = "submit"  // hand the next allocation to the scheduler
+)
+
+const (
+	// dutyPause and dutyPauseMost bound the pause between two rounds of duties while waiting.
+	dutyPause     = 2 * time.Second
+	dutyPauseMost = 30 * time.Second
+	// maxExitFile is the size of one rank's exit file, in bytes.
+	maxExitFile = 4096
+)
+
+// duty does for the gateway what only the owner can.
+type duty struct {
+	app     *app
+	gateway *api.Client
+	system  scheduler.System
+}
+
+// tend does the duties of one workload once, for a command that shows it. What goes wrong is told and changes nothing.
+func tend(ctx context.Context, a *app, gateway *api.Client, system scheduler.System, w api.Workload) api.Workload {
+	after, err := duty{a, gateway, system}.perform(ctx, w)
+	if err != nil && ctx.Err() == nil {
+		a.note("%s: %v", w.ID, err)
+	}
+	return after
+}
+
+// perform does what the gateway wants of the owner and returns the workload as it is afterwards.
+func (d duty) perform(ctx context.Context, w api.Workload) (api.Workload, error) {
+	if len(w.Wants) == 0 || w.UID != os.Getuid() {
+		return w, nil
+	}
+	var failed []error
+	if slices.Contains(w.Wants, wantsCancel) && w.Job.ID != "" {
+		err := d.system.Cancel(ctx, jobID(w), identity(w))
+		if err != nil && !errors.Is(err, scheduler.ErrNoSuchJob) {
+			failed = append(failed, fmt.Errorf("cancelling job %s: %w", jobID(w), err))
+		}
+	}
+	report, err := d.look(ctx, w)
+	if err != nil {
+		failed = append(failed, err)
+	}
+	if report.Observation != nil || report.Absent || len(report.Exits) > 0 {
+		after, err := d.gateway.ReportObservation(ctx, w.ID, report)
+		if err != nil {
+			return w, errors.Join(append(failed, fmt.Errorf("reporting: %w", err))...)
+		}
+		w = after
+	}
+	if slices.Contains(w.Wants, wantsSubmit) {
+		after, err := d.submitNext(ctx, w)
+		if err != nil {
+			return w, errors.Join(append(failed, err)...)
+		}
+		w = after
+	}
+	return w, errors.Join(failed...)
+}
+
+// look asks the scheduler and reads RUN, as far as the gateway wants it.
+func (d duty) look(ctx context.Context, w api.Workload) (api.ObservationReport, error) {
+	var report api.ObservationReport
+	if slices.Contains(w.Wants, wantsReports) {
+		exits, err := readExits(w)
+		if err != nil {
+			return report, err
+		}
+		report.Exits = exits
+	}
+	if !slices.Contains(w.Wants, wantsObserve) || w.Job.ID == "" {
+		return report, nil
+	}
+	job := jobID(w)
+	answer, err := d.system.Observe(ctx, []scheduler.JobID{job})
+	if err != nil {
+		return report, fmt.Errorf("asking the scheduler about job %s: %w", job, err)
+	}
+	if err := answer.Unanswered[job]; err != nil {
+		return report, fmt.Errorf("asking the scheduler about job %s: %w", job, err)
+	}
+	seen, known := answer.Known[job]
+	if known {
+		report.Observation = &seen
+	} else {
+		report.Absent = true
+	}
+	return report, nil
+}
+
+// submitNext hands over the allocation that replaces a lost one.
+func (d duty) submitNext(ctx context.Context, w api.Workload) (api.Workload, error) {
+	kept, err := readRecord(filepath.Dir(w.Run), w.ID)
+	if err != nil {
+		return w, err
+	}
+	d.app.note("%s lost its allocation; submitting the next", w.ID)
+	h := handover{app: d.app, gateway: d.gateway, system: d.system, record: kept}
+	after, err := h.resume(ctx, w)
+	if err != nil {
+		return w, err
+	}
+	return after, nil
+}
+
+func jobID(w api.Workload) scheduler.JobID {
+	return scheduler.JobID{Cluster: w.Job.Cluster, ID: w.Job.ID}
+}
+
+// readExits reads RUN/exit-<epoch>.<rank> of the workload's current epoch; ranks that left none are left out.
+func readExits(w api.Workload) ([]api.ExitReport, error) {
+	var exits []api.ExitReport
+	for rank := range w.Size {
+		path := filepath.Join(w.Run, fmt.Sprintf("exit-%d.%d", w.Epoch, rank))
+		report, err := readExit(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading a rank's exit file: %w", err)
+		case report.Epoch != w.Epoch || report.Rank != rank:
+			return nil, fmt.Errorf("%s is of rank %d of epoch %d", path, report.Rank, report.Epoch)
+		}
+		exits = append(exits, report)
+	}
+	return exits, nil
+}
+
+func readExit(path string) (api.ExitReport, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return api.ExitReport{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxExitFile))
+	if err != nil {
+		return api.ExitReport{}, err
+	}
+	var report api.ExitReport
+	if err := json.Unmarshal(data, &report); err != nil {
+		return api.ExitReport{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return report, nil
+}
+
+// duties does the duties of a workload that is waited for, again and again.
+type duties struct {
+	latest chan api.Workload
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func startDuties(ctx context.Context, o waiting) *duties {
+	ctx, cancel := context.WithCancel(ctx)
+	d := &duties{latest: make(chan api.Workload, 1), cancel: cancel, done: make(chan struct{})}
+	go d.run(ctx, o)
+	return d
+}
+
+// update hands over the newest state; an older one that nobody took is dropped.
+func (d *duties) update(w api.Workload) {
+	select {
+	case <-d.latest:
+	default:
+	}
+	d.latest <- w
+}
+
+// stop ends the rounds; one that is under way is waited for.
+func (d *duties) stop() {
+	d.cancel()
+	<-d.done
+}
+
+func (d *duties) run(ctx context.Context, o waiting) {
+	defer close(d.done)
+	var w api.Workload
+	var said string
+	pause := dutyPause
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-d.latest:
+			if !slices.Equal(now.Wants, w.Wants) { // something new is wanted: at once
+				pause = dutyPause
+				due.Reset(0)
+			}
+			w = now
+		case <-due.C:
+			if len(w.Wants) > 0 {
+				_, err := duty{o.app, o.conn.gateway(), o.system}.perform(ctx, w)
+				if err != nil && err.Error() != said && ctx.Err() == nil && !o.quiet {
+					said = err.Error()
+					o.app.note("%s: %v", w.ID, err)
+				}
+				pause = min(pause*3/2, dutyPauseMost)
+			}
+			due.Reset(pause)
+		}
+	}
+}
