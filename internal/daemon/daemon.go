@@ -3,6 +3,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rs/zerolog"
 
@@ -22,7 +23,9 @@ type Options struct {
 	Log      zerolog.Logger
 }
 
-// ErrLocked is returned where another daemon holds the state folder.
+// ErrLocked is returned by Run where another daemon holds the state folder.
+var ErrLocked = errors.New("another daemon holds the state folder")
+
 // Run serves until ctx ends; ready is called once everything listens. It returns the first failure.
 func Run(ctx context.Context, o Options, ready func(Running)) error { return nil }
 
