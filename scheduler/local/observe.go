@@ -15,15 +15,15 @@ import (
 
 // Find looks a job up by name and by its folder's owner.
 func (s *System) Find(ctx context.Context, who scheduler.Identity) ([]scheduler.JobID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", scheduler.ErrNoAnswer, err)
+	}
 	ids, err := s.ids()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", scheduler.ErrNoAnswer, err)
 	}
 	var found []scheduler.JobID
 	for _, id := range ids {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		f := folder(filepath.Join(s.dir, strconv.FormatInt(id, 10)))
 		sp, err := f.readSpec()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -53,11 +53,11 @@ func (f folder) isOf(who scheduler.Identity, sp spec) (bool, error) {
 
 // Observe reads the jobs' folders.
 func (s *System) Observe(ctx context.Context, ids []scheduler.JobID) (scheduler.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return scheduler.Answer{}, fmt.Errorf("%w: %w", scheduler.ErrNoAnswer, err)
+	}
 	a := scheduler.Answer{Known: map[scheduler.JobID]scheduler.Observation{}, Unanswered: map[scheduler.JobID]error{}}
 	for _, id := range ids {
-		if err := ctx.Err(); err != nil {
-			return scheduler.Answer{}, err
-		}
 		f := s.path(id)
 		if f == "" {
 			continue
