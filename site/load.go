@@ -5,10 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/openai4s/hpc/internal/tomlfile"
 	"github.com/openai4s/hpc/scheduler"
@@ -145,4 +143,4 @@ func localProfile() Profile {
 }
 
 // ProfileNames are the names users can say, sorted.
-func (s Site) ProfileNames() []string { return slices.Sorted(maps.Keys(s.Profiles)) }
+func (s Site) ProfileNames() []string { return sortedNames(s.Profiles) }

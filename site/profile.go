@@ -57,6 +57,7 @@ func (c *checker) profile(name, system string, raw rawProfile) Profile {
 	c.walltimes(at, &p, raw)
 	c.lines(at.Dot("prologue"), p.Prologue)
 	c.placement(at, system, p)
+	p.Placement = placementDefaults(system, p)
 	return p
 }
 
@@ -142,6 +143,18 @@ func (c *checker) placement(at tomlfile.Key, system string, p Profile) {
 			c.bad(at.Dot("directives").Index(i), hint, "%s", why)
 		}
 	}
+}
+
+// placementDefaults fills in what a profile may leave to us.
+func placementDefaults(system string, p Profile) scheduler.Placement {
+	w := p.Placement
+	if system == slurm && w.GPUStyle == "" && p.GPUsPerNode > 0 {
+		w.GPUStyle = "gres"
+	}
+	if system == pbs && w.Place == "" {
+		w.Place = "scatter" // without it all chunks may share one node
+	}
+	return w
 }
 
 // validPlace checks "type[:sharing][:group=resource]" as qsub has it.

@@ -12,8 +12,8 @@ import (
 
 // What a job has where neither it nor the profile says.
 const (
-	DefaultOutput      = "openai4s-%w.out"
-	DefaultGangTimeout = 10 * time.Minute
+	defaultOutput      = "openai4s-%w.out"
+	defaultGangTimeout = 10 * time.Minute
 	maxRestarts        = 100
 )
 
@@ -35,10 +35,10 @@ func (s Site) Resolve(j scheduler.Job) (scheduler.Request, error) {
 		Placement:     p.Placement,
 		Prologue:      p.Prologue,
 		Workdir:       j.Workdir,
-		Output:        orElse(j.Output, DefaultOutput),
+		Output:        orElse(j.Output, defaultOutput),
 		Restarts:      j.Restarts,
 		Signal:        j.Signal,
-		GangTimeout:   orElse(j.GangTimeout, DefaultGangTimeout),
+		GangTimeout:   orElse(j.GangTimeout, defaultGangTimeout),
 		RuntimeDir:    s.RuntimeDir,
 		UpstreamFiles: j.UpstreamFiles,
 	}

@@ -44,7 +44,8 @@ func (d *decoder) value(key Key, v any, into reflect.Value) {
 	mismatch := func(want string) {
 		e := &Error{Msg: fmt.Sprintf("must be %s, not %s", want, describe(v))}
 		if into.Kind() == reflect.String {
-			e.Hint = `write it in quotes`
+			// Not the value itself: what should be text may be a secret in the wrong place.
+			e.Msg, e.Hint = "must be text, not "+kindOf(v), `write it in quotes`
 		}
 		d.wrong(key, e)
 	}
@@ -143,16 +144,23 @@ func unknownHint(name string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
+// describe names a value in an error, numbers by themselves.
 func describe(v any) string {
-	switch v := v.(type) {
+	switch v.(type) {
+	case bool, int64, float64:
+		return fmt.Sprintf("%s %v", strings.Replace(kindOf(v), "a ", "the ", 1), v)
+	}
+	return kindOf(v)
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
 	case string:
 		return "text"
 	case bool:
-		return fmt.Sprint(v)
-	case int64:
-		return fmt.Sprintf("the number %d", v)
-	case float64:
-		return fmt.Sprintf("the number %v", v)
+		return "a truth value"
+	case int64, float64:
+		return "a number"
 	case time.Time:
 		return "a date"
 	case []any, []map[string]any:

@@ -262,6 +262,13 @@ func (f *File) Says(key Key, value any) bool {
 	return v == value
 }
 
+// Text returns the text that the file gives a key, false where it gives none or something else.
+func (f *File) Text(key Key) (string, bool) {
+	v, _ := f.lookup(key)
+	s, ok := v.(string)
+	return s, ok
+}
+
 // lookup finds the value of a key whose parts are bare.
 func (f *File) lookup(key Key) (any, bool) {
 	var v any = f.root

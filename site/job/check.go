@@ -22,6 +22,7 @@ const (
 	maxLabels   = 64
 	maxLabel    = 256 // bytes of a value
 	maxInputs   = 10_000
+	minMemory   = 1 << 20 // bytes
 )
 
 var (
@@ -62,11 +63,7 @@ func (c *checker) command(argv []string) []string {
 	case len(argv) > maxArgs:
 		c.bad("command", "put the arguments into a file", "has %d words, it may have %d", len(argv), maxArgs)
 	case len(argv) == 1 && strings.ContainsAny(argv[0], " \t") && !strings.HasPrefix(argv[0], "/"):
-		words := strings.Fields(argv[0])
-		for i := range words {
-			words[i] = tomlfile.Show(words[i])
-		}
-		c.bad(tomlfile.Key("command").Index(0), "write the words apart: ["+strings.Join(words, ", ")+"]", "%s is several words in one", tomlfile.Show(argv[0]))
+		c.bad(tomlfile.Key("command").Index(0), "write its words apart: command = "+wordList(argv[0]), "%s is several words in one", tomlfile.Show(argv[0]))
 	}
 	for i, arg := range argv {
 		if strings.IndexByte(arg, 0) >= 0 {

@@ -3,7 +3,7 @@
 package job
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,7 +130,7 @@ func printable(s string) string {
 func fromFile(f *tomlfile.File, allowEnv []string) (scheduler.Job, error) {
 	var raw rawJob
 	if err := f.Decode(&raw); err != nil {
-		return scheduler.Job{}, err
+		return scheduler.Job{}, splitCommand(f, err)
 	}
 	c := &checker{file: f, dir: filepath.Dir(f.Path), allowEnv: allowEnv}
 	if raw.Name == nil {
@@ -143,6 +143,26 @@ func fromFile(f *tomlfile.File, allowEnv []string) (scheduler.Job, error) {
 		return scheduler.Job{}, err
 	}
 	return j, nil
+}
+
+// splitCommand betters the hint of an error about a command that is written as one text.
+func splitCommand(f *tomlfile.File, err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Key == "command" {
+		if text, ok := f.Text("command"); ok {
+			e.Hint = "write its words apart: command = " + wordList(text)
+		}
+	}
+	return err
+}
+
+// wordList writes a text's words as a TOML list; quotes in it are for the user to sort out.
+func wordList(s string) string {
+	words := strings.Fields(s)
+	for i := range words {
+		words[i] = tomlfile.Show(words[i])
+	}
+	return "[" + strings.Join(words, ", ") + "]"
 }
 
 // checker turns a file into a Job and collects what is wrong with it.
@@ -218,7 +238,7 @@ func ParseSize(s string) (int64, error) { return tomlfile.ParseSize(s) }
 // FormatSize is the shortest form that ParseSize reads back.
 func FormatSize(n int64) string { return tomlfile.FormatSize(n) }
 
-// String forms of the bounds, for errors.
+// count takes a number from least to most, 0 where the file says none.
 func (c *checker) count(key tomlfile.Key, v *int, least, most int) int {
 	if v == nil {
 		return 0
@@ -247,18 +267,14 @@ func (c *checker) span(key tomlfile.Key, v *tomlfile.Duration, def, least time.D
 
 func (c *checker) resources(raw rawResources) scheduler.Resources {
 	r := scheduler.Resources{CPUsPerRank: c.count("resources.cpus_per_rank", raw.CPUsPerRank, 1, 100_000)}
-	if raw.MemoryPerNode != nil {
-		if r.MemoryPerNode = int64(*raw.MemoryPerNode); r.MemoryPerNode == 0 && c.file.Says("resources.memory_per_node", "") {
-			return c.gpus(r, raw) // "": as if it weren't said
-		} else if r.MemoryPerNode < 1<<20 {
-			c.bad("resources.memory_per_node", fmt.Sprintf("leave it out for the profile's; did you mean %dGiB?", max(1, r.MemoryPerNode)),
-				"%s is too little, it must be at least 1MiB", tomlfile.FormatSize(r.MemoryPerNode))
+	const memory = "resources.memory_per_node"
+	// "" is what a profile says where nothing may be asked for; in a job it means the profile's as well.
+	if m := raw.MemoryPerNode; m != nil && !c.file.Says(memory, "") {
+		if *m < minMemory {
+			c.bad(memory, "leave it out for the profile's", "is too little, it must be at least %s", tomlfile.FormatSize(minMemory))
 		}
+		r.MemoryPerNode = int64(*m)
 	}
-	return c.gpus(r, raw)
-}
-
-func (c *checker) gpus(r scheduler.Resources, raw rawResources) scheduler.Resources {
 	if raw.GPUsPerNode != nil {
 		n := c.count("resources.gpus_per_node", raw.GPUsPerNode, 0, 1024)
 		r.GPUsPerNode = &n
