@@ -1,7 +1,9 @@
-// Package step is the external step: verified inputs, inventoried outputs, a marker written last.
+// Package step is the external step: verified inputs, inventoried outputs, a completion marker written last.
+//
+// An orchestrator hands a step short-lived credentials, pinned inputs and a staging area. [Main] is the program it
+// starts (openai4s-agent step). A job of this project gets the same for its inputs and outputs from [Pin],
+// [Check], [Publish] and [Verify], which know no credentials and work on folders.
+//
+// The contract is version 1 of the external step. Section numbers in comments are those of its specification;
+// every number it names is a constant in limits.go.
 package step
-
-import "context"
-
-// Run runs one external step from the environment and returns its exit code.
-func Run(ctx context.Context, args []string) int { return 0 }
