@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,8 +25,6 @@ const (
 	// dutyPause and dutyPauseMost bound the pause between two rounds of duties while waiting.
 	dutyPause     = 2 * time.Second
 	dutyPauseMost = 30 * time.Second
-	// maxExitFile is the size of one rank's exit file, in bytes.
-	maxExitFile = 4096
 )
 
 // duty does for the gateway what only the owner can.
@@ -84,11 +80,11 @@ func (d duty) perform(ctx context.Context, w api.Workload) (api.Workload, error)
 func (d duty) look(ctx context.Context, w api.Workload) (api.ObservationReport, error) {
 	var report api.ObservationReport
 	if slices.Contains(w.Wants, wantsReports) {
-		exits, err := readExits(w)
+		exits, err := api.ReadReports(w.Run, w.Epoch)
+		report.Exits = exits
 		if err != nil {
 			return report, err
 		}
-		report.Exits = exits
 	}
 	if !slices.Contains(w.Wants, wantsObserve) || w.Job.ID == "" {
 		return report, nil
@@ -127,42 +123,6 @@ func (d duty) submitNext(ctx context.Context, w api.Workload) (api.Workload, err
 
 func jobID(w api.Workload) scheduler.JobID {
 	return scheduler.JobID{Cluster: w.Job.Cluster, ID: w.Job.ID}
-}
-
-// readExits reads RUN/exit-<epoch>.<rank> of the workload's current epoch; ranks that left none are left out.
-func readExits(w api.Workload) ([]api.ExitReport, error) {
-	var exits []api.ExitReport
-	for rank := range w.Size {
-		path := filepath.Join(w.Run, fmt.Sprintf("exit-%d.%d", w.Epoch, rank))
-		report, err := readExit(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("reading a rank's exit file: %w", err)
-		case report.Epoch != w.Epoch || report.Rank != rank:
-			return nil, fmt.Errorf("%s is of rank %d of epoch %d", path, report.Rank, report.Epoch)
-		}
-		exits = append(exits, report)
-	}
-	return exits, nil
-}
-
-func readExit(path string) (api.ExitReport, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return api.ExitReport{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxExitFile))
-	if err != nil {
-		return api.ExitReport{}, err
-	}
-	var report api.ExitReport
-	if err := json.Unmarshal(data, &report); err != nil {
-		return api.ExitReport{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return report, nil
 }
 
 // duties does the duties of a workload that is waited for, again and again.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/openai4s/hpc/scheduler"
 	"github.com/openai4s/hpc/site"
@@ -11,11 +10,11 @@ import (
 
 // jobFlags are the words of the command line that win over the job file.
 type jobFlags struct {
-	Nodes        *int           `help:"Nodes, instead of the job file's." placeholder:"N"`
-	RanksPerNode *int           `help:"Ranks on each node, instead of the job file's." placeholder:"R"`
-	Profile      string         `help:"Profile of the site, instead of the job file's." placeholder:"P"`
-	Walltime     *time.Duration `help:"Walltime such as 90m or 4h, instead of the job file's." placeholder:"D"`
-	Name         string         `help:"Name, instead of the job file's." placeholder:"S"`
+	Nodes        *int   `help:"Nodes, instead of the job file's." placeholder:"N"`
+	RanksPerNode *int   `help:"Ranks on each node, instead of the job file's." placeholder:"R"`
+	Profile      string `help:"Profile of the site, instead of the job file's." placeholder:"P"`
+	Walltime     string `help:"Walltime such as 90m or 4h, instead of the job file's." placeholder:"D"`
+	Name         string `help:"Name, instead of the job file's." placeholder:"S"`
 }
 
 // check refuses what no site could mean.
@@ -25,8 +24,15 @@ func (f jobFlags) check() error {
 		return usage("--nodes must be at least 1, not %d", *f.Nodes)
 	case f.RanksPerNode != nil && *f.RanksPerNode < 1:
 		return usage("--ranks-per-node must be at least 1, not %d", *f.RanksPerNode)
-	case f.Walltime != nil && *f.Walltime < time.Second:
-		return usage("--walltime must be at least 1s, not %s", *f.Walltime)
+	}
+	if f.Walltime == "" {
+		return nil
+	}
+	switch d, err := job.ParseDuration(f.Walltime); {
+	case err != nil:
+		return &failure{exit: exitUsage, cause: err, message: "--walltime: " + err.Error(), hint: hintOf(err)}
+	case d <= 0:
+		return usage("--walltime must be at least 1s, not %s", f.Walltime)
 	}
 	return nil
 }
@@ -58,8 +64,8 @@ func (f jobFlags) over(j *scheduler.Job) {
 	if f.Profile != "" {
 		j.Profile = f.Profile
 	}
-	if f.Walltime != nil {
-		j.Walltime = *f.Walltime
+	if d, err := job.ParseDuration(f.Walltime); err == nil && f.Walltime != "" {
+		j.Walltime = d
 	}
 	if f.Name != "" {
 		j.Name = f.Name

@@ -7,7 +7,6 @@ import (
 
 	"github.com/openai4s/hpc/sbatch"
 	"github.com/openai4s/hpc/scheduler"
-	"github.com/openai4s/hpc/scheduler/systems"
 	"github.com/openai4s/hpc/site"
 )
 
@@ -42,7 +41,7 @@ func (c *renderCommand) Run(a *app) error {
 // rendering is the answer of render with --json.
 type rendering struct {
 	Name    string            `json:"name"`
-	Command []string          `json:"command"` // the script goes to its standard input
+	Command []string          `json:"command"` // the script goes to its standard input; local: the arguments alone
 	Run     string            `json:"run"`
 	Request scheduler.Request `json:"request"`
 	Script  string            `json:"script"`
@@ -76,7 +75,7 @@ func (a *app) render(s site.Site, flags jobFlags, path string) error {
 	if err != nil {
 		return fmt.Errorf("rendering the script: %w", err)
 	}
-	command := append(submitProgram(s, start), submission.Args...)
+	command := append(submitProgram(s), submission.Args...)
 	if a.json {
 		return a.print(rendering{Name: submission.Name, Command: command, Run: submission.Dir, Request: request, Script: string(submission.Script)})
 	}
@@ -84,21 +83,25 @@ func (a *app) render(s site.Site, flags jobFlags, path string) error {
 	for i, w := range command {
 		words[i] = sbatch.Quote(w)
 	}
-	_, err = fmt.Fprintf(a.out, "%s\n# submitted by: %s < this script\n", strings.TrimRight(string(submission.Script), "\n"), strings.Join(words, " "))
+	how := "submitted by: " + strings.Join(words, " ") + " < this script"
+	if s.Scheduler == "local" {
+		how = "run by openai4s itself, with: " + strings.Join(words, " ")
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n# %s\n", strings.TrimRight(string(submission.Script), "\n"), how)
 	if err != nil {
 		return fmt.Errorf("writing standard output: %w", err)
 	}
 	return nil
 }
 
-// submitProgram is the command that takes the script, as the site names it.
-func submitProgram(s site.Site, start []string) []string {
+// submitProgram is the command that takes the script, as the site names it; none where openai4s runs it itself.
+func submitProgram(s site.Site) []string {
 	name := map[string]string{"slurm": "sbatch", "pbs": "qsub"}[s.Scheduler]
-	if name == "" {
-		return []string{start[0], systems.SuperviseCommand}
-	}
-	if path := s.Commands[name]; path != "" {
+	switch path := s.Commands[name]; {
+	case path != "":
 		return []string{path}
+	case name != "":
+		return []string{name}
 	}
-	return []string{name}
+	return nil
 }

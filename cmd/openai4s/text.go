@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -44,11 +45,14 @@ func (a *app) note(format string, args ...any) {
 
 // print puts one object on standard output.
 func (a *app) print(v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	var data bytes.Buffer
+	to := json.NewEncoder(&data)
+	to.SetEscapeHTML(false) // scripts stay readable
+	to.SetIndent("", "  ")
+	if err := to.Encode(v); err != nil {
 		return fmt.Errorf("encoding the answer: %w", err)
 	}
-	if _, err := fmt.Fprintf(a.out, "%s\n", data); err != nil {
+	if _, err := a.out.Write(data.Bytes()); err != nil {
 		return fmt.Errorf("writing standard output: %w", err)
 	}
 	return nil
