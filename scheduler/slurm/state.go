@@ -132,8 +132,12 @@ func (r record) observation() scheduler.Observation {
 		o.Reason, o.Message = scheduler.BootstrapFailed, launchWords
 		return o // nothing ran, so nothing exited
 	}
-	if ok {
-		o.ExitCode, o.ExitSignal = &code, signal
+	switch {
+	case !ok:
+	case signal != 0:
+		o.ExitSignal = signal
+	case code != 0 || o.Phase == scheduler.Completed: // Slurm also writes 0:0 where it ended the script itself
+		o.ExitCode = &code
 	}
 	if uid, found := strings.CutPrefix(r.state, "CANCELLED by "); found && r.uid != "" && strings.TrimSpace(uid) != r.uid {
 		o.Reason = scheduler.AdminCancelled
@@ -167,5 +171,8 @@ func exitStatus(s string) (code, signal int, ok bool) {
 	if err != nil || status < 0 || status > 0xffff {
 		return 0, 0, false
 	}
-	return status >> 8, status & 0x7f, true
+	if signal := status & 0x7f; signal != 0 {
+		return 0, signal, true
+	}
+	return status >> 8, 0, true
 }
