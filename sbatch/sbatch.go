@@ -59,7 +59,7 @@ type parts struct {
 	JobID      string   // shell text that expands to the job id, `${SLURM_JOB_ID:-}`
 	Deadline   bool     // the scheduler warns nobody before the walltime: the agents get OPENAI4S_DEADLINE
 	Prepare    []string // shell lines before the launch, values quoted
-	Launch     string   // shell text of the launch line, values quoted; it may use "$AGENT" and "$N"
+	Launch     string   // shell text of the launch line, values quoted; it may use "$AGENT", "$RUN", "$JOBID" and "$N"
 }
 
 //go:embed script.sh.tmpl
@@ -69,7 +69,7 @@ var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap
 
 // script renders the common body around p.
 func script(r scheduler.Request, l scheduler.Launch, p parts) ([]byte, error) {
-	for _, text := range append([]string{l.Dir, l.Agent}, p.Directives...) {
+	for _, text := range append([]string{l.Dir, l.Agent, string(l.Workload), string(l.Allocation)}, p.Directives...) {
 		if err := oneLine(text); err != nil {
 			return nil, err
 		}
@@ -79,8 +79,8 @@ func script(r scheduler.Request, l scheduler.Launch, p parts) ([]byte, error) {
 		"Parts":      p,
 		"Run":        l.Dir,
 		"Agent":      l.Agent,
-		"Workload":   l.Workload,
-		"Allocation": l.Allocation,
+		"Workload":   string(l.Workload),
+		"Allocation": string(l.Allocation),
 		"First":      l.FirstEpoch,
 		"Last":       l.FirstEpoch + int64(r.Restarts),
 		"Walltime":   int64((r.Walltime + time.Second - 1) / time.Second),
