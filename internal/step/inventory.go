@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"io"
 	"os"
 )
@@ -82,6 +83,25 @@ func (c lineCounter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// hashingReader hashes what passes through it.
+type hashingReader struct {
+	r    io.Reader
+	hash hash.Hash
+	size int64
+}
+
+func (h *hashingReader) Read(p []byte) (int, error) {
+	if h.hash == nil {
+		h.hash = sha256.New()
+	}
+	n, err := h.r.Read(p)
+	h.size += int64(n)
+	_, _ = h.hash.Write(p[:n]) // never fails
+	return n, err
+}
+
+func (h *hashingReader) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
 
 // measureFile measures a file that stays where it is.
 func measureFile(ctx context.Context, path string, block []byte) (measured, error) {
