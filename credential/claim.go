@@ -79,7 +79,10 @@ func resumeNumber(nonce string) (n uint64, ok bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(digits, 10, 63) // so that a next one exists
-	return n, err == nil
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
 
 // IsResume tells whether the claim brings a rank back that was admitted before.

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Audit writes one record per dial-in and per decision, as lines of JSON. Refused dial-ins of one source over
+// auditRate a second are summed up in the next second's record.
+type Audit struct {
+	log zerolog.Logger
+	out *rotating
+	now func() time.Time
+
+	mu     sync.Mutex
+	second int64
+	seen   map[netip.Addr]int
+}
+
+// The audit log's size: auditFiles files of auditFileSize bytes, and records of one source a second.
+const (
+	auditFiles    = 8
+	auditFileSize = 64 << 20
+	auditRate     = 10
+)
+
+// OpenAudit opens dir/audit.log, 0600.
+func OpenAudit(dir string, now func() time.Time) (*Audit, error) {
+	out := &rotating{path: filepath.Join(dir, "audit.log"), size: auditFileSize, keep: auditFiles}
+	if err := out.open(); err != nil {
+		return nil, err
+	}
+	return &Audit{log: zerolog.New(out), out: out, now: now, seen: map[netip.Addr]int{}}, nil
+}
+
+// Close closes the file.
+func (a *Audit) Close() error { return a.out.close() }
+
+// dialIn is what is recorded of one connection of an agent.
+type dialIn struct {
+	Source     netip.AddrPort
+	Verdict    string // accepted, refused, busy, source, timeout, closed, unanswered
+	Cause      string
+	Allocation string
+	Epoch      int64
+	Rank       int
+	Job        string
+	Host       string
+	Generation string
+}
+
+func (a *Audit) dialIn(d dialIn) {
+	now := a.now()
+	if d.Verdict != "accepted" && a.over(d.Source.Addr(), now) {
+		return
+	}
+	e := a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", d.Source.String()).Str("verdict", d.Verdict)
+	if d.Cause != "" {
+		e = e.Str("cause", d.Cause)
+	}
+	if d.Allocation != "" {
+		e = e.Str("allocation", d.Allocation).Int64("epoch", d.Epoch).Int("rank", d.Rank)
+	}
+	if d.Job != "" {
+		e = e.Str("job", clean(d.Job))
+	}
+	if d.Host != "" {
+		e = e.Str("host", clean(d.Host))
+	}
+	if d.Generation != "" {
+		e = e.Str("generation", d.Generation)
+	}
+	e.Send()
+}
+
+// over counts a refused dial-in of a source and tells whether it is only summed up.
+func (a *Audit) over(src netip.Addr, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Unix() != a.second {
+		for s, n := range a.seen {
+			if n > auditRate {
+				a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", s.String()).
+					Str("verdict", "summed up").Int("more", n-auditRate).Send()
+			}
+		}
+		clear(a.seen)
+		a.second = now.Unix()
+	}
+	a.seen[src]++
+	return a.seen[src] > auditRate
+}
+
+// decision records what was decided of a workload and for whom.
+func (a *Audit) decision(event string, uid int, workload, text string) {
+	a.log.Log().Time("time", a.now().UTC()).Str("event", event).Int("uid", uid).Str("workload", workload).Str("text", clean(text)).Send()
+}
+
+// rotating is a file that is renamed to name.1 … name.<keep-1> when it is full.
+type rotating struct {
+	mu   sync.Mutex
+	path string
+	size int64
+	keep int
+	file *os.File
+	at   int64
+}
+
+func (r *rotating) open() error {
+	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	r.file, r.at = f, info.Size()
+	return nil
+}
+
+// Write appends one record. A full disk loses records, not the daemon.
+func (r *rotating) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return 0, os.ErrClosed
+	}
+	if r.at+int64(len(p)) > r.size {
+		r.rotate()
+	}
+	n, err := r.file.Write(p)
+	r.at += int64(n)
+	return n, err
+}
+
+func (r *rotating) rotate() {
+	for i := r.keep - 1; i > 1; i-- {
+		_ = os.Rename(r.path+"."+strconv.Itoa(i-1), r.path+"."+strconv.Itoa(i)) // missing ones are fine
+	}
+	if err := os.Rename(r.path, r.path+".1"); err != nil {
+		return // goes on in the old file
+	}
+	old := r.file
+	if err := r.open(); err != nil {
+		r.file = old
+		return
+	}
+	old.Close()
+}
+
+func (r *rotating) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}

@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/scheduler"
+)
+
+// maxBody bounds a request's body on the control socket.
+const maxBody = 4 << 20
+
+// ServeControl serves the control API on a Unix socket until ctx ends.
+func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			who, err := callerOf(c)
+			if err != nil {
+				return ctx // every handler refuses a caller that isn't known
+			}
+			return context.WithValue(ctx, callerKey{}, who)
+		},
+	}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the control socket: %w", err)
+	}
+	return nil
+}
+
+type handlerFunc func(w http.ResponseWriter, r *http.Request, who caller) error
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	route := func(pattern string, h handlerFunc) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			who, ok := r.Context().Value(callerKey{}).(caller)
+			if !ok {
+				writeError(w, &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "the caller's uid can't be told"})
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			if err := h(w, r, who); err != nil {
+				writeError(w, s.toError(err))
+			}
+		})
+	}
+	route("GET /v1/info", s.getInfo)
+	route("POST /v1/workloads", s.postWorkload)
+	route("GET /v1/workloads", s.getWorkloads)
+	route("GET /v1/workloads/{id}", s.getWorkload)
+	route("GET /v1/workloads/{id}/events", s.getEvents)
+	route("GET /v1/workloads/{id}/logs", s.getLogs)
+	route("POST /v1/workloads/{id}/allocations", s.postAllocation)
+	route("PUT /v1/workloads/{id}/submission", s.putSubmission)
+	route("PUT /v1/workloads/{id}/observation", s.putObservation)
+	route("POST /v1/workloads/{id}/cancel", s.postCancel)
+	return mux
+}
+
+func (s *Server) toError(err error) *api.Error {
+	var e *api.Error
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.As(err, &tooLong):
+		return &api.Error{Status: http.StatusRequestEntityTooLarge, Code: "bad_request", Message: fmt.Sprintf("the request is over %d bytes", maxBody),
+			Hint: "pass large data in a file that the job reads, not in argv, [env] or [secrets]"}
+	case errors.Is(err, ErrNoWorkload):
+		return &api.Error{Status: http.StatusNotFound, Code: "not_found", Message: "no such workload", Hint: "openai4s list shows yours"}
+	}
+	s.log.Error().Err(err).Msg("a control request failed")
+	return &api.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: clean(err.Error()), Hint: "the daemon's log says more"}
+}
+
+func writeError(w http.ResponseWriter, e *api.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(map[string]*api.Error{"error": e}) // the caller may be gone
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+	return nil
+}
+
+func readBody(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		var tooLong *http.MaxBytesError
+		if errors.As(err, &tooLong) {
+			return err
+		}
+		return badRequest("the request can't be read: " + err.Error())
+	}
+	return nil
+}
+
+func badRequest(text string) *api.Error {
+	return &api.Error{Status: http.StatusBadRequest, Code: "bad_request", Message: clean(text)}
+}
+
+func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request, _ caller) error {
+	info := api.Info{
+		Version: s.cfg.Version, Protocols: []string{api.Protocol}, Widest: s.cfg.Widest, SiteSHA256: s.cfg.SiteSHA256,
+		PID: os.Getpid(), Embedded: s.cfg.Embedded, Addresses: s.cfg.Addresses, Live: s.LiveCount(), Admitting: true,
+		Facts: s.facts(), Handshakes: s.counters.snapshot(s.slots), Scheduler: "not asked yet",
+	}
+	if err := s.fence.Healthy(); err != nil {
+		info.Admitting, info.Why = false, clean(err.Error())
+	}
+	if t := s.observed.Load(); t != nil {
+		info.ObservedAt, info.Scheduler = t.at, "ok"
+		if t.err != nil {
+			info.Scheduler = clean(t.err.Error())
+		}
+	}
+	return writeJSON(w, http.StatusOK, info)
+}
+
+// lookup finds a live or recent workload, or a stored one, that the caller may know of.
+func (s *Server) lookup(id string, who caller) (*live, error) {
+	admin := s.isAdmin(who)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range []map[scheduler.WorkloadID]*live{s.live, s.past} {
+		if l := m[scheduler.WorkloadID(id)]; l != nil && (admin || l.uid == who.UID) {
+			return l, nil
+		}
+	}
+	return nil, ErrNoWorkload
+}
+
+// find resolves what a person typed: an id, a unique prefix of one, or the scheduler's job id.
+func (s *Server) find(text string, who caller) (api.Workload, error) {
+	if l, err := s.lookup(text, who); err == nil {
+		return l.view(), nil
+	}
+	admin := s.isAdmin(who)
+	prefix := strings.TrimPrefix(text, "wl_")
+	var byPrefix, byJob []api.Workload
+	err := s.everyRecord(func(w api.Workload, jobOf bool) {
+		if !admin && w.UID != who.UID {
+			return
+		}
+		switch {
+		case jobOf:
+			byJob = append(byJob, w)
+		case len(prefix) >= 2 && strings.HasPrefix(strings.TrimPrefix(string(w.ID), "wl_"), prefix):
+			byPrefix = append(byPrefix, w)
+		}
+	}, text)
+	if err != nil {
+		return api.Workload{}, err
+	}
+	found := byPrefix
+	if len(found) == 0 {
+		found = byJob
+	}
+	switch len(found) {
+	case 0:
+		return api.Workload{}, ErrNoWorkload
+	case 1:
+		return found[0], nil
+	}
+	ids := make([]string, 0, len(found))
+	for _, w := range found {
+		ids = append(ids, string(w.ID))
+	}
+	return api.Workload{}, &api.Error{Status: http.StatusConflict, Code: "ambiguous", Message: fmt.Sprintf("%q fits several workloads: %s", clean(text), strings.Join(ids, ", ")), Hint: "give more of the id"}
+}
+
+// everyRecord calls fn with every workload, live ones as they are now; jobOf tells whether text is one of its jobs.
+func (s *Server) everyRecord(fn func(w api.Workload, jobOf bool), text string) error {
+	seen := map[scheduler.WorkloadID]bool{}
+	for _, l := range s.all() {
+		l.mu.Lock()
+		w, jobOf := l.viewLocked(), l.rec.jobOf(text)
+		l.mu.Unlock()
+		seen[w.ID] = true
+		fn(w, jobOf)
+	}
+	return s.store.each(func(r *record) error {
+		if !seen[r.ID] {
+			fn(r.view(), r.jobOf(text))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/gateway/gang"
+	"github.com/openai4s/hpc/scheduler"
+)
+
+// listed bounds how many workloads that are over a list shows; live ones are all shown.
+const listed = 1000
+
+func (s *Server) getWorkloads(w http.ResponseWriter, r *http.Request, who caller) error {
+	all := r.URL.Query().Get("all") != ""
+	if all && !s.isAdmin(who) {
+		return &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "only administrators see everybody's workloads", Hint: "leave --all away to see yours"}
+	}
+	job := r.URL.Query().Get("job")
+	list := []api.Workload{}
+	err := s.everyRecord(func(wl api.Workload, jobOf bool) {
+		if (all || wl.UID == who.UID) && (job == "" || jobOf) {
+			list = append(list, wl)
+		}
+	}, job)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b api.Workload) int { return cmp.Compare(b.CreatedAt.UnixNano(), a.CreatedAt.UnixNano()) })
+	over := 0
+	list = slices.DeleteFunc(list, func(wl api.Workload) bool {
+		if wl.Phase.Terminal() {
+			over++
+		}
+		return wl.Phase.Terminal() && over > listed
+	})
+	return writeJSON(w, http.StatusOK, map[string][]api.Workload{"workloads": list})
+}
+
+func (s *Server) getWorkload(w http.ResponseWriter, r *http.Request, who caller) error {
+	wl, err := s.find(r.PathValue("id"), who)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, wl)
+}
+
+// getEvents streams the workload now and after every change, a JSON document a line, until it is over.
+func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, who caller) error {
+	l, err := s.lookup(r.PathValue("id"), who)
+	if err != nil {
+		wl, err := s.find(r.PathValue("id"), who) // over long ago: one line
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, wl)
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	refresh := time.NewTicker(heartbeat)
+	defer refresh.Stop()
+	for {
+		l.mu.Lock()
+		wl, changed := l.viewLocked(), l.changed
+		l.mu.Unlock()
+		if err := out.Encode(wl); err != nil {
+			return nil
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil || wl.Phase.Terminal() {
+			return nil
+		}
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-changed:
+		case <-refresh.C: // what depends on the clock alone: silent ranks, wants
+		}
+	}
+}
+
+func (s *Server) putSubmission(w http.ResponseWriter, r *http.Request, who caller) error {
+	l, err := s.lookup(r.PathValue("id"), who)
+	if err != nil {
+		return err
+	}
+	var body api.Submission
+	if err := readBody(r, &body); err != nil {
+		return err
+	}
+	if (body.Outcome == scheduler.Created || body.Outcome == scheduler.Existing) && body.Job.IsZero() {
+		return badRequest("a submission that made a job must name it")
+	}
+	body.Text = clean(body.Text)
+	l.mu.Lock()
+	l.rec.submitted(body, s.now())
+	l.save()
+	l.settle(s.now())
+	wl := l.viewLocked()
+	l.mu.Unlock()
+	s.audit.decision("submission", who.UID, string(wl.ID), string(body.Outcome)+" "+body.Job.String())
+	s.poke()
+	return writeJSON(w, http.StatusOK, wl)
+}
+
+func (s *Server) putObservation(w http.ResponseWriter, r *http.Request, who caller) error {
+	l, err := s.lookup(r.PathValue("id"), who)
+	if err != nil {
+		return err
+	}
+	var body api.ObservationReport
+	if err := readBody(r, &body); err != nil {
+		return err
+	}
+	if err := l.reported(body); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, l.view())
+}
+
+func (s *Server) postCancel(w http.ResponseWriter, r *http.Request, who caller) error {
+	l, err := s.lookup(r.PathValue("id"), who)
+	if err != nil {
+		wl, err := s.find(r.PathValue("id"), who)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, api.Cancelled{Workload: wl}) // over already: nothing to do
+	}
+	by := "user"
+	if who.UID != l.uid {
+		by = "admin"
+	}
+	byCaller := l.cancel(by, who.UID)
+	s.poke()
+	return writeJSON(w, http.StatusAccepted, api.Cancelled{Workload: l.view(), ByCaller: byCaller})
+}
+
+// cancel fences the workload durably, then stops its ranks. The job itself is cancelled once they are drained.
+func (l *live) cancel(by string, uid int) (byCaller bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.srv.now()
+	if l.rec.Phase.Terminal() {
+		return false
+	}
+	if l.rec.Cancel == "" && (l.rec.Outcome == nil || l.rec.Outcome.Cause == gang.Undecided) {
+		l.rec.Cancel = by
+		l.rec.Recover = 0
+		l.rec.touch()
+		l.save() // the fence: from here on no new rank is admitted, also after a crash
+		l.srv.audit.decision("cancel", uid, string(l.rec.ID), "asked by "+by)
+		l.act(l.gang.Stop(gang.Outcome{Cause: gang.Stopped, Code: 20, Rank: -1}, now), now)
+	}
+	if l.rec.Cancel != "" && l.rec.Resubmit {
+		l.rec.end(scheduler.Cancelled, l.rec.cancelReason(), "the next allocation was not submitted", now)
+	}
+	l.settle(now)
+	return !l.rec.Phase.Terminal() && !l.rec.current().Job.IsZero() && !l.srv.mayCancel(l.uid)
+}
+
+func (s *Server) getLogs(w http.ResponseWriter, r *http.Request, who caller) error {
+	l, err := s.lookup(r.PathValue("id"), who)
+	if err != nil {
+		if _, err := s.find(r.PathValue("id"), who); err != nil {
+			return err
+		}
+		return &api.Error{Status: http.StatusGone, Code: "gone", Message: "the gateway keeps no copy of this workload's output any more", Hint: "read its output file"}
+	}
+	rank := -1
+	if q := r.URL.Query().Get("rank"); q != "" {
+		n, err := strconv.Atoi(q)
+		if err != nil || n < 0 || n >= len(l.logs.ranks) {
+			return badRequest("no such rank: " + q)
+		}
+		rank = n
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	l.copyLogs(w, r, rank, r.URL.Query().Get("follow") != "")
+	return nil
+}
+
+// copyLogs writes a rank's output, or everybody's with each line marked, and follows it until the workload is over.
+func (l *live) copyLogs(w http.ResponseWriter, r *http.Request, rank int, follow bool) {
+	at := make([]int64, len(l.logs.ranks))
+	tails := make([]string, len(at))
+	for {
+		over := l.view().Phase.Terminal() // before reading: what comes until then is read below
+		var more <-chan struct{}
+		for i := range at {
+			if rank >= 0 && i != rank {
+				continue
+			}
+			var out []byte
+			out, at[i], more = l.logs.read(i, at[i])
+			if rank < 0 {
+				out = marked(out, i, &tails[i], over || !follow)
+			}
+			if _, err := w.Write(out); err != nil {
+				return
+			}
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) || over || !follow {
+			return
+		}
+		l.mu.Lock()
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-more:
+		case <-changed:
+		}
+	}
+}
+
+// marked puts the rank before each whole line; what has no end yet is kept for later unless last.
+func marked(out []byte, rank int, tail *string, last bool) []byte {
+	text := *tail + string(out)
+	*tail = ""
+	var b strings.Builder
+	for text != "" {
+		line, rest, ended := strings.Cut(text, "\n")
+		if !ended && !last {
+			*tail = text
+			break
+		}
+		b.WriteString(strconv.Itoa(rank) + ": " + line + "\n")
+		text = rest
+	}
+	return []byte(b.String())
+}
