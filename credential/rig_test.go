@@ -51,8 +51,7 @@ func run(t testing.TB, f *Fence) (stop func()) {
 }
 
 func testSecret(text string) Secret {
-	key := sha256.Sum256([]byte(text))
-	return Secret{key: &key}
+	return newSecret(sha256.Sum256([]byte(text)))
 }
 
 func at(seconds float64) func() time.Time {

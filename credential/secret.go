@@ -24,9 +24,14 @@ const (
 	redacted   = "[redacted]"
 )
 
-// Secret is the daemon's 32-byte HMAC key. It prints as "[redacted]" wherever it stands: the bytes are behind a
-// pointer, since fmt calls no method on another struct's unexported field. Compare with Equal.
-type Secret struct{ key *[secretSize]byte }
+// Secret is the daemon's 32-byte HMAC key. It prints as "[redacted]". The bytes are behind a function, since fmt calls
+// no method on another struct's unexported field and follows a pointer there; no printer can follow a function.
+// Compare with Equal.
+type Secret struct{ key func() *[secretSize]byte }
+
+func newSecret(key [secretSize]byte) Secret {
+	return Secret{key: func() *[secretSize]byte { return &key }}
+}
 
 // LoadSecret reads dir/worker-bootstrap-secret, or creates it (0600, hard link, so that two daemons settle on one).
 func LoadSecret(dir string) (Secret, error) {
@@ -69,7 +74,7 @@ func readSecret(path string, uid int) (Secret, error) {
 	if _, err := io.ReadFull(f, key[:]); err != nil {
 		return Secret{}, fmt.Errorf("reading secret %s: %w", path, err)
 	}
-	return Secret{key: &key}, nil
+	return newSecret(key), nil
 }
 
 // createSecret writes a whole file under a name of its own and links it into place: of two daemons that do so at
@@ -113,7 +118,7 @@ func (s Secret) Issue(c Claim) []byte {
 
 // sign returns the HMAC-SHA256 of the claim's signed text.
 func (s Secret) sign(c Claim) (sum [sha256.Size]byte) {
-	h := hmac.New(sha256.New, s.key[:])
+	h := hmac.New(sha256.New, s.key()[:])
 	h.Write(appendSigned(make([]byte, 0, 256), c))
 	h.Sum(sum[:0])
 	return sum
@@ -129,7 +134,7 @@ func (s Secret) verify(c Claim, signature string) bool {
 
 // Equal compares in constant time. Zero secrets equal nothing.
 func (s Secret) Equal(o Secret) bool {
-	return s.key != nil && o.key != nil && subtle.ConstantTimeCompare(s.key[:], o.key[:]) == 1
+	return s.key != nil && o.key != nil && subtle.ConstantTimeCompare(s.key()[:], o.key()[:]) == 1
 }
 
 // String redacts.

@@ -52,8 +52,7 @@ func (v vectors) secret(t testing.TB) Secret {
 	t.Helper()
 	b, err := hex.DecodeString(v.Secret)
 	require.NoError(t, err)
-	key := [secretSize]byte(b)
-	return Secret{key: &key}
+	return newSecret([secretSize]byte(b))
 }
 
 func TestVectors(t *testing.T) {
