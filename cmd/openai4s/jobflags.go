@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/openai4s/hpc/scheduler"
 	"github.com/openai4s/hpc/site"
@@ -17,6 +19,9 @@ type jobFlags struct {
 	Name         string `help:"Name, instead of the job file's." placeholder:"S"`
 }
 
+// maxName is the length of a workload's name, in bytes, as the job file has it.
+const maxName = 128
+
 // check refuses what no site could mean.
 func (f jobFlags) check() error {
 	switch {
@@ -24,6 +29,9 @@ func (f jobFlags) check() error {
 		return usage("--nodes must be at least 1, not %d", *f.Nodes)
 	case f.RanksPerNode != nil && *f.RanksPerNode < 1:
 		return usage("--ranks-per-node must be at least 1, not %d", *f.RanksPerNode)
+	}
+	if len(f.Name) > maxName || strings.Contains(f.Name, "/") || strings.ContainsFunc(f.Name, unicode.IsControl) {
+		return usage("--name must be at most %d bytes without / and control characters", maxName)
 	}
 	if f.Walltime == "" {
 		return nil
