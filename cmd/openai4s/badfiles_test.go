@@ -126,7 +126,7 @@ var badSites = []badFileCase{
 	{"directive that we set ourselves", "[site]\nscheduler = \"slurm\"\n[profiles.p]\nmax_nodes = 1\ndirectives = [\"--nodes=5\"]\n", 5, "profiles.p.directives[0]", nil},
 	{"directive that makes arrays", "[site]\nscheduler = \"slurm\"\n[profiles.p]\nmax_nodes = 1\ndirectives = [\"--array=1-5\"]\n", 5, "profiles.p.directives[0]", nil},
 	{"directive that exports", "[site]\nscheduler = \"slurm\"\n[profiles.p]\nmax_nodes = 1\ndirectives = [\"--export=ALL\"]\n", 5, "profiles.p.directives[0]", nil},
-	{"broken TOML", "[site\nscheduler = \"local\"\n", 1, "", nil},
+	{"broken TOML", "[site\nscheduler = \"local\"\n", 2, "", nil},
 	{"NUL byte", "[site]\nname = \"a\x00\"\n", 2, "", nil},
 	{"10 MB", goodSite + "# " + strings.Repeat("x", 10<<20) + "\n", 0, "", nil},
 }

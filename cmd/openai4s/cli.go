@@ -30,6 +30,7 @@ type cli struct {
 	Wait   waitCommand   `cmd:"" help:"Wait for a workload and end with its exit code."`
 	Cancel cancelCommand `cmd:"" help:"Cancel a workload."`
 	Logs   logsCommand   `cmd:"" help:"Show what a workload printed."`
+	Verify verifyCommand `cmd:"" help:"Hold a published folder against its marker."`
 	SiteOf siteCommands  `cmd:"" name:"site" help:"Show and check the site file."`
 }
 
