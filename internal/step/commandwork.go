@@ -217,6 +217,9 @@ func (c commandWork) publishOutputs(ctx context.Context, r *run, dir string) err
 			return err
 		}
 		path := filepath.Join(dir, filepath.FromSlash(f.relpath))
+		if info, err := os.Stat(path); err == nil && info.Size() > maxObject {
+			return tooLarge(f.relpath, info.Size()) // known without reading it
+		}
 		m, err := measureFile(ctx, path, r.block)
 		if err != nil {
 			return naming(asTransient(err), "measuring %s", f.relpath)

@@ -19,7 +19,8 @@ var (
 		"slowdown", "requesttimeout", "operationaborted", "requestthrottled",
 		"throttling", "toomanyrequests", "internalerror", "serviceunavailable",
 	}
-	storeCode = regexp.MustCompile(fmt.Sprintf(`<Code>([^<]{1,%d})</Code>`, maxStoreCode))
+	// A code is a word: what has other characters is something else, perhaps a URL.
+	storeCode = regexp.MustCompile(fmt.Sprintf(`<Code>([A-Za-z0-9 ._-]{1,%d})</Code>`, maxStoreCode))
 )
 
 // refusal classifies an answer that isn't 2xx (section 7). Its text has status, reason and the store's own code,

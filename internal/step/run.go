@@ -167,10 +167,14 @@ func (r *run) writeReport(ctx context.Context) error {
 // publish uploads a file as relpath and claims it for the ports.
 func (r *run) publish(ctx context.Context, relpath, path string, m measured, ports ...string) error {
 	if m.size > maxObject {
-		return permanentf("%s has %d bytes, over the %d an object may have", relpath, m.size, maxObject)
+		return tooLarge(relpath, m.size)
 	}
 	r.made.record(Object{Relpath: relpath, SHA256: m.sha256, Size: m.size}, ports...)
 	return naming(r.write(ctx, relpath, fileSource{path: path, length: m.size}), "writing %s", relpath)
+}
+
+func tooLarge(name string, size int64) error {
+	return permanentf("%s has %d bytes, over the %d an object may have", name, size, maxObject)
 }
 
 // write is the one way into the staging area. Once the marker's turn has come it is open to nothing else.

@@ -49,7 +49,7 @@ func (s *staging) upload(ctx context.Context, e *envelope, relpath string, src s
 		return err
 	}
 	if src.size() > maxObject {
-		return permanentf("it has %d bytes, over the %d an object may have", src.size(), maxObject)
+		return tooLarge(relpath, src.size())
 	}
 	r, err := src.open()
 	if err != nil {

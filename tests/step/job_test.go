@@ -47,6 +47,9 @@ type job struct {
 	args       []string
 	secrets    []string // that must not be seen anywhere
 	mayLeak    bool
+	agent      string              // another copy of the program
+	asUser     *syscall.Credential // nil: the test's own
+	wrap       []string            // a command that runs the program
 
 	cmd            *exec.Cmd
 	stdout, stderr lockedBuffer
@@ -161,7 +164,12 @@ func (j *job) start() *job {
 	if j.raw != "-" { // "-": no file
 		j.writeEnvelope()
 	}
-	j.cmd = exec.Command(agent, append([]string{"step"}, j.args...)...)
+	if j.agent == "" {
+		j.agent = agent
+	}
+	argv := append(append(slices.Clone(j.wrap), j.agent, "step"), j.args...)
+	j.cmd = exec.Command(argv[0], argv[1:]...)
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: j.asUser}
 	j.cmd.Dir = j.dir
 	j.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + j.dir, "HOME=" + j.dir,
@@ -219,7 +227,7 @@ func (j *job) output() string { return j.stdout.String() + j.stderr.String() }
 func (j *job) searchForSecrets() {
 	j.t.Helper()
 	secrets := slices.Clone(j.secrets)
-	if j.raw == "" {
+	if _, other := j.envelope["staging"]; j.raw == "" && !other {
 		held, err := os.ReadFile(j.creds)
 		require.NoError(j.t, err)
 		for _, s := range []string{"?tok=", "signature-for-", accessKey} {
