@@ -33,7 +33,7 @@ type Launch struct {
 	Hosts        []string      // lines of the node file; a host may stand there several times, in any order
 	Remote       []string      // like rsh: called with a host, a program and its arguments; ends with the program's code
 	Command      []string      // the program on every host; its rank is told by flags appended to it
-	Output       string        // a file for each rank, %r being the rank; "" leaves output where Remote puts it
+	Output       string        // a file for each rank, absolute, %r being the rank and %% a percent sign; "" leaves output where Remote puts it
 	ExitFile     string        // appears once the gang's end is decided; "" for none
 	Grace        time.Duration // between that, a bad exit or a TERM, and the end of the ranks that are still there
 	Poll         time.Duration // how often ExitFile is looked for
@@ -86,21 +86,21 @@ func places(lines []string, nodes, ranksPerNode int) ([]place, error) {
 const shielded = `trap "" TERM INT; exec "$@"`
 
 // redirected runs a rank with its output in a file of its own.
-const redirected = `exec "$@" >>"$0" 2>&1`
+const redirected = `mkdir -p "${0%/*}"; exec "$@" >>"$0" 2>&1`
 
 func (l Launch) argv(p place) []string {
 	argv := append([]string{"/bin/sh", "-c", shielded, "sh"}, l.Remote...)
 	argv = append(argv, p.host)
 	if l.Output != "" {
-		argv = append(argv, "/bin/sh", "-c", redirected, strings.ReplaceAll(l.Output, "%r", strconv.Itoa(p.rank)))
+		argv = append(argv, "/bin/sh", "-c", redirected, strings.NewReplacer("%%", "%", "%r", strconv.Itoa(p.rank)).Replace(l.Output))
 	}
 	argv = append(argv, l.Command...)
 	return append(argv,
 		"--rank", strconv.Itoa(p.rank), "--local-rank", strconv.Itoa(p.local), "--node-rank", strconv.Itoa(p.node), "--host", p.host)
 }
 
-// ended is how one rank's remote shell ended.
-type ended struct {
+// rankEnd is how one rank's remote shell ended.
+type rankEnd struct {
 	place
 	code int
 }
@@ -113,7 +113,7 @@ func (l Launch) Run(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	ends := make(chan ended)
+	ends := make(chan rankEnd)
 	running := map[int]*exec.Cmd{}
 	failed := 0
 	for _, p := range ranks {
@@ -128,14 +128,14 @@ func (l Launch) Run(ctx context.Context) (int, error) {
 		running[p.rank] = cmd
 		go func() {
 			_ = cmd.Wait() // the code says it all
-			ends <- ended{p, exitCode(cmd.ProcessState)}
+			ends <- rankEnd{p, exitCode(cmd.ProcessState)}
 		}()
 	}
 	return l.await(ctx, running, ends, failed), nil
 }
 
 // await collects the ranks' ends.
-func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-chan ended, worst int) int {
+func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-chan rankEnd, worst int) int {
 	poll := time.NewTicker(l.Poll)
 	defer poll.Stop()
 	var (

@@ -168,12 +168,12 @@ func TestLaunchRanksThatEndBySignal(t *testing.T) {
 
 func TestLaunchAFileForEachRank(t *testing.T) {
 	r := newRig(t, "n1 n2", `echo "out $RANK"; echo "err $RANK" >&2`)
-	r.Output = filepath.Join(r.dir, "it's %r.out")
+	r.Output = filepath.Join(r.dir, "logs", "it's %%r %r.out")
 	code, err := r.Run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 0, code)
 	for rank := range 2 {
-		b, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("it's %d.out", rank)))
+		b, err := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("it's %%r %d.out", rank)))
 		require.NoError(t, err)
 		assert.Equal(t, fmt.Sprintf("out %d\nerr %d\n", rank, rank), string(b))
 	}
@@ -203,7 +203,7 @@ func TestCase64TermReachesRanksThroughTheScheduler(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return strings.Count(r.said(t), "ready") == 2 }, 10*time.Second, 5*time.Millisecond)
 	// As the scheduler does: TERM to the launcher's children as well as to the ranks.
-	for _, pid := range descendants(t, os.Getpid()) {
+	for _, pid := range processesBelow(t, os.Getpid()) {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
 	cancel()
@@ -215,8 +215,8 @@ func TestCase64TermReachesRanksThroughTheScheduler(t *testing.T) {
 	}
 }
 
-// descendants of a process, by /proc.
-func descendants(t *testing.T, pid int) []int {
+// processesBelow of a process, by /proc.
+func processesBelow(t *testing.T, pid int) []int {
 	t.Helper()
 	out, err := exec.Command("ps", "-eo", "pid=,ppid=").Output()
 	require.NoError(t, err)
