@@ -1,15 +1,14 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/openai4s/hpc/scheduler"
 	"github.com/openai4s/hpc/scheduler/local"
 )
 
@@ -22,11 +21,17 @@ func TestMain(m *testing.M) {
 		case "local-launch":
 			os.Exit(local.Launch(os.Args[2:]))
 		case "mute-supervise": // takes no job, and doesn't go away either
-			held := make(chan os.Signal, 1)
-			signal.Notify(held, unix.SIGTERM)
-			select {
-			case <-held:
-			case <-time.After(20 * time.Second):
+			for range time.NewTicker(20 * time.Millisecond).C {
+				if _, err := os.Stat(os.Args[2]); err != nil {
+					os.Exit(0) // its test is over
+				}
+			}
+		case "submit": // DIR WORK: a submitter that goes away at once
+			receipt, err := local.New(os.Args[2], []string{os.Args[0], "local-supervise"}).Submit(context.Background(), scheduler.Submission{
+				Name: "job", Args: []string{"--chdir=" + os.Args[3]}, Script: []byte("sleep 0.3; echo late >late"),
+			})
+			if err != nil || receipt.Outcome != scheduler.Created {
+				os.Exit(1)
 			}
 			os.Exit(0)
 		case "broken-supervise":
