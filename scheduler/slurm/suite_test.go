@@ -15,6 +15,11 @@ import (
 	"github.com/openai4s/hpc/tests/fakeslurm"
 )
 
+const (
+	wait = 30 * time.Second
+	tick = 20 * time.Millisecond
+)
+
 func TestMain(m *testing.M) {
 	fakeslurm.Main()
 	os.Exit(m.Run())
@@ -28,6 +33,7 @@ func TestSuiteOnFake(t *testing.T) {
 		"later version":      {Accounting: true, Modern: true, Minute: 300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := harness(t, slurm.New(fakeslurm.New(t, o).Commands()), me(t))
 			h.Walltime = time.Minute
 			schedulertest.Run(t, h)
@@ -37,8 +43,6 @@ func TestSuiteOnFake(t *testing.T) {
 
 // harness is the suite's for jobs of one user; each of them is done in 60 minutes if it says nothing else.
 func harness(t *testing.T, s scheduler.System, who scheduler.Identity) schedulertest.Harness {
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o777))
 	return schedulertest.Harness{
 		System: s,
 		Submission: func(t *testing.T, j schedulertest.Job) scheduler.Submission {
