@@ -12,7 +12,6 @@ import (
 type options struct {
 	short     map[byte]string   // letter to the long name, or to what it is
 	long      []string          // names; a directive's abbreviation of one is refused as well, since getopt takes it
-	allowed   []string          // names that the refused ones are prefixes' prefixes of, and that are harmless
 	bare      string            // short options without a value, which may stand together: -sH
 	why       map[string]string // a reason other than that we set it
 	resources []string          // pbs: names in -l and -W that we set
@@ -92,27 +91,27 @@ func badDirective(system, d string) (why, hint string) {
 		}
 	}
 	if name, ok := strings.CutPrefix(words[0], "--"); ok {
-		return rules.long1(system, name)
+		return rules.longOption(system, name)
 	}
-	return rules.letters(d, words)
+	return rules.shortOption(d, words)
 }
 
-// long1 judges "--name" or "--name=value".
-func (o options) long1(system, name string) (why, hint string) {
+// longOption judges "--name" or "--name=value".
+func (o options) longOption(system, name string) (why, hint string) {
 	name, _, _ = strings.Cut(name, "=")
 	if system == pbs {
 		return "--" + name + " is no option of a job", `write short options, like "-l software=1"`
 	}
 	for _, refused := range o.long {
-		if strings.HasPrefix(refused, name) || name == refused {
+		if strings.HasPrefix(refused, name) {
 			return o.refuse("--"+refused, refused)
 		}
 	}
 	return "", ""
 }
 
-// letters judges "-x", "-xvalue", "-x value" and letters without values that stand together.
-func (o options) letters(d string, words []string) (why, hint string) {
+// shortOption judges "-x", "-xvalue", "-x value" and letters without values that stand together.
+func (o options) shortOption(d string, words []string) (why, hint string) {
 	rest := words[0][1:]
 	for i := 0; i < len(rest); i++ {
 		c := rest[i]
