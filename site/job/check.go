@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/openai4s/hpc/internal/tomlfile"
 	"github.com/openai4s/hpc/scheduler"
@@ -48,8 +49,8 @@ func (c *checker) name(v *string) string {
 		c.bad("name", hint, "has %d bytes, it may have %d", len(name), maxName)
 	case name == "." || name == ".." || strings.Contains(name, "/"):
 		c.bad("name", hint, "%s is a path, not a name", tomlfile.Show(name))
-	case strings.ContainsFunc(name, isControl):
-		c.bad("name", hint, "%s holds a control character", tomlfile.Show(name))
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		c.bad("name", hint, "%s holds a character that can't be printed", tomlfile.Show(name))
 	}
 	return name
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/openai4s/hpc/internal/tomlfile"
 	"github.com/openai4s/hpc/scheduler"
@@ -113,7 +114,7 @@ func New(command []string) (scheduler.Job, error) {
 // printable makes a job's name of any program's.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if isControl(r) || r == '/' || r == '\uFFFD' {
+		if !unicode.IsPrint(r) || r == '/' {
 			return -1
 		}
 		return r
