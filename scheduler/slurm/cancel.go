@@ -49,7 +49,7 @@ func (s *System) Cancel(ctx context.Context, id scheduler.JobID, who scheduler.I
 
 // look reads one job's record in the queue, then in accounting; nil if neither has it.
 func (s *System) look(ctx context.Context, id scheduler.JobID) (*record, error) {
-	if !plainID(id.ID) {
+	if !wellFormed(id) {
 		return nil, nil
 	}
 	found, err := s.queueByID(ctx, id.Cluster, []string{id.ID})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ func (s *System) Observe(ctx context.Context, ids []scheduler.JobID) (scheduler.
 	byCluster := map[string][]string{}
 	for _, id := range ids {
 		switch {
-		case !plainID(id.ID) || strings.ContainsFunc(id.Cluster, notInName):
+		case !wellFormed(id):
 			answer.Unanswered[id] = fmt.Errorf("%w: %q is no job id of this scheduler", scheduler.ErrNoAnswer, word(id.String()))
 		case !slices.Contains(byCluster[id.Cluster], id.ID):
 			byCluster[id.Cluster] = append(byCluster[id.Cluster], id.ID)
@@ -115,11 +116,11 @@ func byID(found []record) map[string]record {
 	return index
 }
 
-// plainID: a number, or an array task's or het component's "12_3", "12+1". Nothing else may reach a command line.
-func plainID(s string) bool {
-	return s != "" && s[0] >= '0' && s[0] <= '9' && strings.Trim(s, "0123456789_+") == ""
+// wellFormed: a number, or an array task's or het component's "12_3", "12+1", and a cluster's name if one is said.
+// Nothing else may reach a command line.
+func wellFormed(id scheduler.JobID) bool {
+	number := id.ID != "" && id.ID[0] >= '0' && id.ID[0] <= '9' && strings.Trim(id.ID, "0123456789_+") == ""
+	return number && (id.Cluster == "" || clusterName.MatchString(id.Cluster))
 }
 
-func notInName(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-}
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)

@@ -1,6 +1,7 @@
 package slurm_test
 
 import (
+	"context"
 	"os"
 	"os/user"
 	"strconv"
@@ -73,4 +74,11 @@ func me(t *testing.T) scheduler.Identity {
 	u, err := user.Current()
 	require.NoError(t, err)
 	return scheduler.Identity{UID: os.Getuid(), User: u.Username}
+}
+
+// over is a context that has ended.
+func over(t *testing.T) context.Context {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	return ctx
 }
