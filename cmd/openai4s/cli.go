@@ -36,7 +36,8 @@ type cli struct {
 
 // app is what a command is handed: where its output goes, and the flags that all commands share.
 type app struct {
-	out, err   io.Writer
+	out        io.Writer
+	err        *console
 	live       bool // standard error is a terminal, a bar may move on it
 	shared     bool // standard output is a terminal too: lines must be woven into the bar
 	json       bool
@@ -52,7 +53,7 @@ func run(args []string, stdout, stderr *os.File) int {
 	}
 	a := &app{
 		out:        stdout,
-		err:        stderr,
+		err:        &console{to: stderr},
 		live:       isTerminal(stderr),
 		shared:     isTerminal(stdout),
 		json:       wantsJSON(args),
@@ -141,9 +142,10 @@ func version() string {
 	return "devel"
 }
 
+// isTerminal tells whether a bar can move on f: a terminal that knows its size and can move its cursor.
 func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil && size.Row > 0 && size.Col > 0 && os.Getenv("TERM") != "dumb"
 }
 
 // loadSite reads the site file that the command line, the environment or the machine names.

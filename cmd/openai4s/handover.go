@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -36,11 +37,15 @@ type handover struct {
 	gateway *api.Client
 	system  scheduler.System
 	record  record
+	lookFor time.Duration // how long a job is looked for whose submission got no answer; 0: lookUpFor
 }
 
-// runDir is the workload's folder: always below this user's own runtime_dir, whatever a gateway says.
-func (h handover) runDir(id scheduler.WorkloadID) string {
-	return filepath.Join(h.record.Request.RuntimeDir, string(id))
+// runDir is a workload's RUN: always a folder of this user's own runtime_dir, whatever a gateway says.
+func runDir(runtimeDir string, id scheduler.WorkloadID) (string, error) {
+	if !strings.HasPrefix(string(id), "wl_") || strings.Contains(string(id), "/") {
+		return "", fmt.Errorf("%q is no workload's id", word(string(id)))
+	}
+	return filepath.Join(runtimeDir, string(id)), nil
 }
 
 // launcher is the program that starts the ranks, where the scheduler brings none.
@@ -58,7 +63,10 @@ func launcher(r scheduler.Request) ([]string, error) {
 // submit writes the bundles, renders the script, hands it over and reports. What fails before the scheduler was
 // asked is reported as rejected and removed, so that nothing stays behind.
 func (h handover) submit(ctx context.Context, c api.Created) (api.Workload, error) {
-	dir := h.runDir(c.Workload.ID)
+	dir, err := runDir(h.record.Request.RuntimeDir, c.Workload.ID)
+	if err != nil {
+		return api.Workload{}, err
+	}
 	submission, err := h.prepare(dir, c)
 	if err != nil {
 		return h.withdraw(ctx, c.Workload, dir, scheduler.BootstrapFailed, err)
@@ -185,7 +193,11 @@ func writePrivate(path string, data []byte, mode os.FileMode) error {
 
 // readRecord reads what an earlier process kept of a submission.
 func readRecord(runtimeDir string, id scheduler.WorkloadID) (record, error) {
-	path := filepath.Join(runtimeDir, string(id), recordFile)
+	dir, err := runDir(runtimeDir, id)
+	if err != nil {
+		return record{}, err
+	}
+	path := filepath.Join(dir, recordFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return record{}, &failure{exit: exitBadFile, cause: err,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (h handover) find(ctx context.Context, w api.Workload) (scheduler.JobID, er
 
 // lookUp looks for a job whose submission got no answer, and reports it once it is found. It never submits again.
 func (h handover) lookUp(ctx context.Context, w api.Workload) (api.Workload, error) {
-	job, err := retry(ctx, lookUpFor, func() (scheduler.JobID, error) { return h.find(ctx, w) })
+	job, err := retry(ctx, cmp.Or(h.lookFor, lookUpFor), func() (scheduler.JobID, error) { return h.find(ctx, w) })
 	if err != nil {
 		return api.Workload{}, unknown(w.ID, err)
 	}

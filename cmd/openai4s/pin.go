@@ -73,7 +73,7 @@ func (a *app) showPinning(total int64, files int) *pinning {
 		a.note("hashing %s, %s", count(files, "input"), units.BytesSize(float64(total)))
 		return &pinning{}
 	}
-	p := mpb.New(mpb.WithOutput(a.err), mpb.WithWidth(64), mpb.WithRefreshRate(100*time.Millisecond))
+	p := mpb.New(mpb.WithOutput(a.err.to), mpb.WithWidth(64), mpb.WithRefreshRate(100*time.Millisecond))
 	return &pinning{progress: p, bar: p.AddBar(total,
 		mpb.PrependDecorators(decor.Name("hashing inputs ")),
 		mpb.AppendDecorators(decor.CountersKibiByte(" % .1f / % .1f")),

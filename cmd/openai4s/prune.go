@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/openai4s/hpc/gateway/api"
@@ -18,7 +17,10 @@ func pruneRuns(a *app, runtimeDir string, known []api.Workload, now time.Time) {
 		if w.UID != os.Getuid() || !w.Phase.Terminal() || w.EndedAt.IsZero() || now.Sub(w.EndedAt) < keepRun {
 			continue
 		}
-		dir := filepath.Join(runtimeDir, filepath.Base(string(w.ID)))
+		dir, err := runDir(runtimeDir, w.ID)
+		if err != nil {
+			continue
+		}
 		if _, err := os.Lstat(dir); err != nil {
 			continue
 		}

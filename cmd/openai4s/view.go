@@ -68,12 +68,13 @@ type bar struct {
 
 func newBar(a *app, w api.Workload) *bar {
 	b := &bar{app: a, text: stepText(w)}
-	b.progress = mpb.New(mpb.WithOutput(a.err), mpb.WithWidth(64), mpb.WithRefreshRate(100*time.Millisecond))
+	b.progress = mpb.New(mpb.WithOutput(a.err.to), mpb.WithWidth(64), mpb.WithRefreshRate(100*time.Millisecond))
 	b.bar = b.progress.AddBar(barUnits,
 		mpb.PrependDecorators(decor.Name(string(w.ID)+" ")),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return b.now() })),
 		mpb.BarFillerTrim(),
 	)
+	a.err.writeTo(b.progress) // what else is told appears above the bar
 	return b
 }
 
@@ -100,6 +101,7 @@ func (b *bar) weave(p []byte) bool {
 }
 
 func (b *bar) close(last api.Workload, over bool) {
+	b.app.err.writeTo(nil)
 	b.bar.Abort(true)
 	b.progress.Wait()
 	if over {
