@@ -1,7 +1,6 @@
 package step_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -104,7 +103,7 @@ func never(s *store, w http.ResponseWriter, r *http.Request) bool {
 // stall is a peer that accepts, reads what comes first, says what it has to say, later, and then nothing more.
 type stall struct {
 	listener net.Listener
-	heard    chan string // the first line of each connection
+	heard    chan string // the first line, or what there is of one, of each connection
 }
 
 func newStall(t *testing.T, later time.Duration, says string) *stall {
@@ -121,11 +120,13 @@ func newStall(t *testing.T, later time.Duration, says string) *stall {
 			}
 			go func() {
 				defer c.Close()
-				line, err := bufio.NewReader(c).ReadString('\n')
-				if err != nil && line == "" {
+				first := make([]byte, 4096)
+				n, err := c.Read(first)
+				if err != nil {
 					return
 				}
-				s.heard <- strings.TrimSpace(line)
+				line, _, _ := strings.Cut(string(first[:n]), "\r\n")
+				s.heard <- line
 				select {
 				case <-time.After(later):
 					_, _ = io.WriteString(c, says)

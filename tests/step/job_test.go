@@ -51,6 +51,7 @@ type job struct {
 	asUser     *syscall.Credential // nil: the test's own
 	wrap       []string            // a command that runs the program
 
+	stdoutFile     *os.File // instead of stdout
 	cmd            *exec.Cmd
 	stdout, stderr lockedBuffer
 	started        time.Time
@@ -178,6 +179,9 @@ func (j *job) start() *job {
 		"LSPO_IDEMPOTENCY_KEY=key-of-env", "LSPO_CONTRACT_VERSION=1",
 	}, j.env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.stdout, &j.stderr
+	if j.stdoutFile != nil {
+		j.cmd.Stdout = j.stdoutFile
+	}
 	j.ended = make(chan error, 1)
 	j.started = time.Now()
 	require.NoError(j.t, j.cmd.Start())

@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestMarkerOver8MiBIsNotComposed(t *testing.T) {
 	t.Parallel()
 	var inputs []in
 	for i := range 45 {
-		inputs = append(inputs, in{name: "in" + string(rune('A'+i)), data: "x", pin: doc{"relpath": strings.Repeat("x", 100_000) + "/" + string(rune(0x41+i))}})
+		inputs = append(inputs, in{name: fmt.Sprint("in", i), data: "x", pin: doc{"relpath": strings.Repeat("x", 100_000) + fmt.Sprintf("/%d", i)}})
 	}
 	j := newJob(t, inputs...)
 	require.Equal(t, 10, j.run(), "the work was finished")
