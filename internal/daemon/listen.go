@@ -95,8 +95,10 @@ func advertised(o Options, at *net.TCPAddr) []string {
 			addresses = append(addresses, net.JoinHostPort(n.IP.String(), port))
 		}
 	}
-	// A machine that is a whole cluster by itself.
-	return append(addresses, net.JoinHostPort("127.0.0.1", port))
+	if len(addresses) == 0 { // a machine that is a whole cluster by itself
+		addresses = append(addresses, net.JoinHostPort("127.0.0.1", port))
+	}
+	return addresses
 }
 
 func notLoopback(s string) bool {

@@ -1,0 +1,297 @@
+// Package agent is the rank's side: it reads its own credential, dials the gateway, runs the command when the whole
+// gang is released, forwards its output, and reports its end.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/openai4s/hpc/credential/bundle"
+	"github.com/openai4s/hpc/gateway/wire"
+)
+
+// exitBootstrap is the agent's own exit code where the rank never came to run: what the upstream worker uses too.
+const exitBootstrap = 70
+
+// heartbeat is how often a word is sent.
+const heartbeat = 15 * time.Second
+
+// Main runs one rank and returns the process's exit code.
+func Main(args []string, version string, stdout, stderr io.Writer) int {
+	o, err := Parse(args, os.Getenv, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "openai4s-agent: %v\n", err)
+		return exitBootstrap
+	}
+	o.Version, o.Stdout, o.Stderr = version, stdout, stderr
+	return Run(context.Background(), o)
+}
+
+// Run takes a rank from its bundle to its end.
+func Run(ctx context.Context, o Options) int {
+	// Orphans come to us, so that nothing of the command is left when we go.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return failed(o, fmt.Errorf("becoming a child subreaper: %w", err))
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGCHLD, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &rank{Options: o, signals: signals, frames: make(chan arrival), dialled: make(chan dialResult, 1), ctx: ctx}
+	return a.run()
+}
+
+func failed(o Options, err error) int {
+	fmt.Fprintf(o.Stderr, "openai4s-agent: rank %d: %v\n", o.Rank, err)
+	return exitBootstrap
+}
+
+// arrival is a frame, or the end of its link.
+type arrival struct {
+	link  *link
+	frame wire.Frame
+	err   error
+}
+
+type dialResult struct {
+	admitted
+	err error
+}
+
+// rank is the state of one rank. Everything in it belongs to the goroutine of run.
+type rank struct {
+	Options
+	ctx     context.Context // ends with run
+	signals chan os.Signal
+	frames  chan arrival
+	dialled chan dialResult
+	results chan result // of the command; nil until it was started
+
+	head       bundle.Header
+	credential []byte // that is presented next
+	attempt    string
+	freePort   int
+
+	link     *link
+	current  atomic.Pointer[link] // the same, for the output's goroutines
+	dialling bool
+	stopDial context.CancelFunc
+	joined   bool // admitted at least once
+
+	startID string
+	command *command
+	exit    *wire.ExitReport // how the command ended
+	acked   bool             // the gateway has the report
+	started *wire.StatusReport
+	order   wire.StartOrder
+	done    *wire.StopOrder // the last order
+	over    bool            // the process is to leave
+	code    int             // with this
+
+	warn    <-chan time.Time // the walltime is near
+	kill    <-chan time.Time // grace is over
+	leave   <-chan time.Time // nobody acknowledged
+	dialEnd time.Time
+}
+
+func (r *rank) run() int {
+	var err error
+	bundleRead, stop := context.WithCancel(r.ctx)
+	go func() { // a TERM while the bundle is waited for
+		select {
+		case s := <-r.signals:
+			if s == syscall.SIGTERM || s == syscall.SIGINT {
+				stop()
+			}
+		case <-bundleRead.Done():
+		}
+	}()
+	r.head, r.credential, err = readBundle(bundleRead, r.Options)
+	stop()
+	if err != nil {
+		return failed(r.Options, err)
+	}
+	if r.Rank >= r.head.Size {
+		return failed(r.Options, fmt.Errorf("%w: the bundle is for %d ranks; was the launcher told to start more?", ErrUsage, r.head.Size))
+	}
+	if err := r.prepare(); err != nil {
+		return failed(r.Options, err)
+	}
+	r.startDial()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for !r.over {
+		select {
+		case s := <-r.signals:
+			r.signalled(s)
+		case d := <-r.dialled:
+			r.dialledIn(d)
+		case f := <-r.frames:
+			r.arrived(f)
+		case e := <-r.results:
+			r.ended(e)
+		case <-beat.C:
+			if r.link != nil {
+				r.link.send(wire.Frame{Type: wire.Heartbeat})
+			}
+		case <-r.warn:
+			r.warn = nil
+			r.stop(wire.CauseWalltime)
+		case <-r.kill:
+			r.kill = nil
+			if r.command != nil {
+				r.command.killAll()
+			}
+		case <-r.leave:
+			r.leave = nil
+			r.leaveAlone()
+		}
+	}
+	if r.link != nil {
+		r.link.flush(2 * time.Second)
+		r.link.close()
+	}
+	return r.code
+}
+
+func (r *rank) prepare() error {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	r.attempt = hex.EncodeToString(secret[:])
+	if r.LocalRank < 0 {
+		r.LocalRank = r.Rank % r.head.RanksPerNode
+	}
+	if r.NodeRank < 0 {
+		r.NodeRank = r.Rank / r.head.RanksPerNode
+	}
+	if r.Rank == 0 {
+		r.freePort = findFreePort()
+	}
+	wait, err := time.ParseDuration(r.head.DialTimeout)
+	if err != nil {
+		return fmt.Errorf("reading the bundle: dial_timeout: %w", err)
+	}
+	r.dialEnd = time.Now().Add(wait)
+	return nil
+}
+
+// findFreePort finds a TCP port that is free on this node; 0 where none can be had.
+func findFreePort() int {
+	ln, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// startDial brings the rank to the gateway in the background. The first way in is bounded by dial_timeout; a cut
+// connection is mended for as long as the command lives, and then until the rank leaves.
+func (r *rank) startDial() {
+	if r.dialling {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	if !r.joined {
+		ctx, cancel = context.WithDeadlineCause(r.ctx, r.dialEnd, fmt.Errorf("gave up after %s", r.head.DialTimeout))
+	}
+	r.dialling, r.stopDial = true, cancel
+	line := r.credential
+	d := &dialer{head: r.head, hello: func(local net.Addr) ([]byte, error) { return r.hello(line, local) }}
+	go func() {
+		a, err := d.dial(ctx)
+		r.dialled <- dialResult{a, err}
+	}()
+}
+
+func (r *rank) hello(credential []byte, local net.Addr) ([]byte, error) {
+	address := ""
+	if t, ok := local.(*net.TCPAddr); ok {
+		address = t.IP.String()
+	}
+	return wire.AppendHello(credential, wire.Agent{
+		Protocol: wire.Protocol, Version: r.Version, Attempt: r.attempt, Job: r.Job, Host: r.Host, Address: address,
+		LocalRank: r.LocalRank, NodeRank: r.NodeRank, FreePort: r.freePort,
+	})
+}
+
+func (r *rank) dialledIn(d dialResult) {
+	r.dialling = false
+	r.stopDial()
+	if d.err != nil {
+		if r.joined && !errors.Is(d.err, errRefused) {
+			return // the rank is leaving
+		}
+		r.barred(d.err)
+		return
+	}
+	r.joined = true
+	if d.answer.Resume != "" {
+		r.credential = []byte(d.answer.Resume)
+	}
+	l := &link{conn: d.conn}
+	r.link = l
+	r.current.Store(l)
+	go r.read(l)
+	l.send(wire.Frame{Type: wire.Heartbeat}) // the answer has come: the credential is spent
+	if r.started != nil {
+		r.report(wire.Status, r.started)
+	}
+	if r.exit != nil && !r.acked {
+		r.report(wire.Exit, r.exit)
+	}
+}
+
+// barred: the gateway refused, or could not be reached within dial_timeout. A refusal after the rank had joined means
+// that its epoch is over.
+func (r *rank) barred(err error) {
+	fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: %v\n", r.Rank, err)
+	if r.command != nil && r.exit == nil {
+		r.stop(wire.CauseOrder)
+		return
+	}
+	r.leaveWith(exitBootstrap)
+}
+
+func (r *rank) read(l *link) {
+	for {
+		f, err := wire.ReadFrame(l.conn)
+		select {
+		case r.frames <- arrival{l, f, err}:
+		case <-r.ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *rank) report(t wire.Type, payload any) {
+	if r.link == nil {
+		return
+	}
+	f, err := wire.JSON(t, payload)
+	if err != nil { // reports are small and always marshal
+		return
+	}
+	r.link.send(f)
+}

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one row of the process table.
+type process struct {
+	pid, parent int
+	ended       bool // a zombie
+}
+
+// processes reads the table. What can't be read has ended meanwhile.
+func processes() []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var all []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		// The name, in parentheses, may hold blanks and parentheses itself.
+		i := bytes.LastIndexByte(stat, ')')
+		if i < 0 {
+			continue
+		}
+		fields := strings.Fields(string(stat[i+1:]))
+		if len(fields) < 2 {
+			continue
+		}
+		parent, err := strconv.Atoi(fields[1])
+		if err != nil {
+			continue
+		}
+		all = append(all, process{pid: pid, parent: parent, ended: fields[0] == "Z" || fields[0] == "X"})
+	}
+	return all
+}
+
+// everyBelow lists every living process below this one, those that called setsid too: the agent is a child
+// subreaper, so that orphans come to it.
+func everyBelow() []int {
+	children := map[int][]process{}
+	for _, p := range processes() {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var below []int
+	todo := []int{os.Getpid()}
+	for len(todo) > 0 {
+		pid := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, c := range children[pid] {
+			if !c.ended {
+				below = append(below, c.pid)
+			}
+			todo = append(todo, c.pid)
+		}
+	}
+	return below
+}
+
+// reap takes the ends of orphans that came to this process. The command itself is waited for by its owner.
+func reap(command int) {
+	self := os.Getpid()
+	for _, p := range processes() {
+		if p.ended && p.parent == self && p.pid != command {
+			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil) // somebody else may have been faster
+		}
+	}
+}
