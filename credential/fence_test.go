@@ -52,6 +52,11 @@ func TestPresentedAgain(t *testing.T) {
 			_, cause := admit(t, g, c, attempt("b"))
 			require.Empty(t, cause)
 		}, CauseReplayed},
+		{"a second first credential came, and its attempt tries the first", attempt("a"), attempt("b"), func(g *Gatekeeper, c Claim) {
+			c.Nonce = NewNonce()
+			_, cause := admit(t, g, c, attempt("b"))
+			require.Empty(t, cause)
+		}, CauseAttempt},
 		{"floor rose", attempt("a"), attempt("a"), func(g *Gatekeeper, c Claim) {
 			require.NoError(t, g.Fence.Raise(t.Context(), c.Allocation, c.Epoch+1))
 		}, CauseStaleEpoch},

@@ -112,6 +112,23 @@ func TestPruneKeepsFloorsWhileTheyMatter(t *testing.T) {
 	require.NoError(t, err, "one issued for longer passes")
 }
 
+// A burn that was forgotten before its allocation was bars its like by expiry alone.
+func TestPrunedBurnStaysBarredWhenTheClockIsSetBack(t *testing.T) {
+	g, l := newFaulty(t)
+	run(t, g.Fence)
+	c := claim()
+	require.NoError(t, g.Fence.Remember(t.Context(), c.Allocation, fixedExpiry+10*rememberStep))
+	_, why := admit(t, g, c, attempt("a"))
+	require.Empty(t, why)
+	require.Equal(t, 1, prune(t, g.Fence, fixedExpiry))
+	_, why = admit(t, g, c, attempt("b")) // the gatekeeper's clock still says fixedNow
+	require.Equal(t, CauseExpired, why)
+	reopened, err := openFence(l)
+	require.NoError(t, err)
+	require.True(t, reopened.forgot(fixedExpiry))
+	require.False(t, reopened.forgot(fixedExpiry+1))
+}
+
 func TestRememberIsOneWriteAnHour(t *testing.T) {
 	g, l := newFaulty(t)
 	for i := range 100 {
