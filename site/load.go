@@ -100,12 +100,10 @@ func (s *Site) overlay(getenv func(string) string) error {
 	return nil
 }
 
-// Builtin is the local site that needs no file: ranks are processes of this machine.
+// Builtin is the local site that needs no file: ranks are processes of this machine. Where no home folder is known its
+// RuntimeDir is empty, and Resolve refuses every job; Load says so at once.
 func Builtin() Site {
-	s, err := builtin()
-	if err != nil { // no home folder can be found: the one part that may be missing
-		s.RuntimeDir = filepath.Join(os.TempDir(), "openai4s-"+uid(), "run")
-	}
+	s, _ := builtin()
 	return s
 }
 

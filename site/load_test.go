@@ -145,6 +145,19 @@ func TestBuiltin(t *testing.T) {
 	assert.Empty(t, s.Lint())
 }
 
+func TestNoHomeFolder(t *testing.T) {
+	t.Setenv("HOME", "relative") // not usable; the user database is asked
+	home, err := homeDir()
+	if err == nil {
+		assert.True(t, filepath.IsAbs(home))
+		assert.Equal(t, filepath.Join(home, ".openai4s/run"), Builtin().RuntimeDir)
+	}
+	s := Builtin()
+	s.RuntimeDir = ""
+	_, err = s.Resolve(scheduler.Job{Name: "x", Workdir: "/"})
+	assert.Equal(t, "site.runtime_dir", string(asError(t, err).Key))
+}
+
 func TestWhichFile(t *testing.T) {
 	local := func(name string) string { return write(t, "[site]\nscheduler = \"local\"\nname = \""+name+"\"\n") }
 	named, byEnv, system := local("named"), local("by-env"), local("system")
