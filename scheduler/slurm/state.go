@@ -154,7 +154,8 @@ func clock(s string) time.Time {
 	return t
 }
 
-// exitStatus reads "3:0" (code and signal) and squeue's raw wait status, 768 for the same.
+// exitStatus reads "3:0" (code and signal) and squeue's raw wait status, 768 for the same. Accounting takes 128 off the
+// codes above 127, so that its "15:0" may have been 143; the queue tells them whole, and is asked first.
 func exitStatus(s string) (code, signal int, ok bool) {
 	if c, sig, both := strings.Cut(s, ":"); both {
 		code, err := strconv.Atoi(c)
