@@ -150,7 +150,7 @@ func TestDirectives(t *testing.T) {
 		"case 20: typed gpus, extras":            {"gpus-typed", []string{"#SBATCH --gpus-per-node=a100:2\n", "\n#SBATCH --constraint=a100\n#SBATCH --hint=nomultithread\n"}, []string{"--gres"}},
 		"no restart wanted":                      {"plain", []string{"#SBATCH --no-requeue\n"}, []string{"SBATCH --requeue"}},
 		"restarts wanted":                        {"restarts", []string{"#SBATCH --requeue\n"}, []string{"--no-requeue"}},
-		"case 63: a warning":                     {"plain", []string{"#SBATCH --signal=USR1@60\n"}, nil},
+		"case 63: a warning":                     {"plain", []string{"#SBATCH --signal=28@60\n"}, nil},
 		"no warning":                             {"no-warning", nil, []string{"--signal"}},
 		"case 58: one file for all ranks":        {"plain", []string{"#SBATCH --output=/home/u/fold/openai4s-wl_0123456789ab.out\n"}, []string{"%t"}},
 		"case 58: a file a rank":                 {"output-rank", []string{"--output=/scratch/logs/%j/wl_0123456789ab.%t.txt ", "#SBATCH --output=/home/u/.openai4s/run/wl_0123456789ab/batch-%j.out\n"}, nil},

@@ -114,10 +114,14 @@ func slurmOptions(r scheduler.Request, l scheduler.Launch, output string, warnin
 		options = append(options, "--no-requeue")
 	}
 	if warning > 0 {
-		options = append(options, fmt.Sprintf("--signal=USR1@%d", warning))
+		options = append(options, fmt.Sprintf("--signal=%d@%d", warningSignal, warning))
 	}
 	return append(options, r.Placement.Directives...)
 }
+
+// warningSignal is SIGWINCH, by number since older versions don't know its name. Slurm sends it to every process of the
+// step, the user's own included, and this is a signal that a program without a handler ignores: USR1 would kill it.
+const warningSignal = 28
 
 // option writes one option for a #SBATCH line.
 func option(name, value string) string {

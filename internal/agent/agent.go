@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) int {
 		return failed(o, fmt.Errorf("becoming a child subreaper: %w", err))
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGCHLD, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGWINCH, syscall.SIGCHLD, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
 	ctx, cancel := context.WithCancel(ctx)

@@ -29,7 +29,7 @@ func (r *rank) signalled(s os.Signal) {
 		if r.command != nil && r.exit == nil {
 			reap(r.command.cmd.Process.Pid)
 		}
-	case syscall.SIGUSR1:
+	case syscall.SIGWINCH: // the warning: one that a program without a handler ignores, as the command gets it too
 		r.stop(wire.CauseWalltime)
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP:
 		r.stop(wire.CauseScheduler)

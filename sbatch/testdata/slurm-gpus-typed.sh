@@ -12,7 +12,7 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --gpus-per-node=a100:2
 #SBATCH --no-requeue
-#SBATCH --signal=USR1@60
+#SBATCH --signal=28@60
 #SBATCH --constraint=a100
 #SBATCH --hint=nomultithread
 

@@ -12,7 +12,7 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --gres=gpu:a100:4
 #SBATCH --no-requeue
-#SBATCH --signal=USR1@60
+#SBATCH --signal=28@60
 
 # Workload wl_0123456789ab, allocation alloc_ba9876543210; rendered by openai4s.
 set -f

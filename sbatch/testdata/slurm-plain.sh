@@ -11,7 +11,7 @@
 #SBATCH --export=NONE
 #SBATCH --cpus-per-task=1
 #SBATCH --no-requeue
-#SBATCH --signal=USR1@60
+#SBATCH --signal=28@60
 
 # Workload wl_0123456789ab, allocation alloc_ba9876543210; rendered by openai4s.
 set -f

@@ -36,7 +36,7 @@ type launcher struct {
 //
 // Ranks go to the pretended nodes by blocks; each has OPENAI4S_RANK, OPENAI4S_LOCAL_RANK, OPENAI4S_NODE_RANK and
 // OPENAI4S_NODENAME. A pattern gives each rank a file of its own: %r is its rank, %j the job's id. TERM, INT and
-// USR1 are handed to the ranks. The first rank that fails ends the others.
+// WINCH are handed to the ranks. The first rank that fails ends the others.
 func Launch(args []string) int {
 	l, err := parseLaunch(args)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l launcher) run() int {
 
 	// Being notified also gives the ranks the default action for INT, which a shell has its background commands ignore.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGWINCH)
 	defer signal.Stop(signals)
 
 	type end struct{ rank, code int }
