@@ -139,8 +139,6 @@ func (s Site) profileSource(key tomlfile.Key, name string, p Profile) string {
 	switch {
 	case name == "walltime" && s.lines[key.Parent().Dot("max_walltime")] > 0 && p.Walltime == p.MaxWalltime:
 		return "derived: max_walltime"
-	case name == "max_memory_per_node" && p.MaxMemoryPerNode > 0:
-		return "derived: memory_per_node"
 	case s.lines[key.Parent()] == 0:
 		return "built in"
 	}

@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 		{"gateway.pending_per_source", "10", "derived: most ranks of a node, 8, + 25 %"},
 		{"profiles.gpu-batch.max_nodes", "64", path + ":7"},
 		{"profiles.gpu-batch.walltime", `"30m"`, "derived: max_walltime"},
-		{"profiles.gpu-batch.max_memory_per_node", `"64GiB"`, "derived: memory_per_node"},
+		{"profiles.gpu-batch.max_memory_per_node", `""`, "default"},
 		{"profiles.a.walltime", `"1h"`, "default"},
 	} {
 		got := setting(t, s, tc.key)

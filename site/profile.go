@@ -73,9 +73,7 @@ func (c *checker) resources(at tomlfile.Key, p *Profile, raw rawProfile) {
 	switch {
 	case p.MemoryForbidden && p.MaxMemoryPerNode > 0:
 		c.bad(at.Dot("max_memory_per_node"), `leave one of them out`, `memory_per_node = "" already forbids asking for memory`)
-	case p.MaxMemoryPerNode == 0:
-		p.MaxMemoryPerNode = p.MemoryPerNode
-	case p.MemoryPerNode > p.MaxMemoryPerNode:
+	case p.MaxMemoryPerNode > 0 && p.MemoryPerNode > p.MaxMemoryPerNode:
 		c.bad(at.Dot("memory_per_node"), "", "%s is over max_memory_per_node, which is %s",
 			tomlfile.FormatSize(p.MemoryPerNode), tomlfile.FormatSize(p.MaxMemoryPerNode))
 	}
