@@ -1,8 +1,54 @@
-GO     ?= go
-BIN    := bin
-FLAGS  := -trimpath -ldflags=-s\ -w
-export CGO_ENABLED = 0
+# Every target works on a fresh Debian machine with Go, git and make; `make help` lists them.
+GO      ?= go
+BIN     := bin
+RANKS   ?= 4
+FUZZTIME ?= 10s
+STATIC  := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+TOOL    := $(GO) tool -modfile=tools/go.mod
+PKGS    := ./...
 
-.PHONY: build
-build: ## the three programs, static, in bin/
-	$(GO) build $(FLAGS) -o $(BIN)/ ./cmd/openai4s ./cmd/openai4s-agent ./cmd/openai4s-gateway
+.DEFAULT_GOAL := build
+.PHONY: build run test check fmt vet lint unit race live live-versions live-pbs fuzz bench bench-live soak package clean help
+
+build: ## the three static programs, in bin/
+	$(STATIC) -o $(BIN)/ ./cmd/openai4s ./cmd/openai4s-agent ./cmd/openai4s-gateway
+
+run: build ## the main job end to end on this machine: 4 ranks count the words of Go's own source tree
+	./$(BIN)/openai4s submit --nodes $(RANKS) --wait examples/wordcount/job.toml
+
+test: ## everything: installs what the tests need (real Slurm included), checks, tests, real cluster
+	tests/run.sh
+
+check: fmt vet lint ## formatting, go vet and the linter
+
+fmt:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt would change:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+vet:
+	$(GO) vet $(PKGS)
+	$(GO) vet -tags live $(PKGS)
+
+lint:
+	$(TOOL) staticcheck $(PKGS)
+
+unit: ## the tests that need no cluster
+	$(GO) test $(PKGS)
+
+race: ## the same under the race detector
+	$(GO) test -race $(PKGS)
+
+live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
+	tests/cluster/install.sh --accounting
+	$(GO) test -count=1 -timeout 20m -tags live ./tests/live/... ./scheduler/slurm/... ./sbatch/...
+
+fuzz: ## every fuzz target for FUZZTIME each
+	tests/fuzz.sh $(FUZZTIME)
+
+bench: ## the figures of docs/performance.md, each beside a reference measured in the same run
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./gateway ./credential ./tests/bench
+
+clean: ## what the targets above made
+	rm -rf $(BIN) dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
