@@ -39,7 +39,7 @@ func (r *rank) leaveTold(o wire.StopOrder) {
 		code = 0
 	}
 	if r.Rank == 0 {
-		r.removeBundle()
+		r.removeBundles(o.Status)
 	}
 	if o.Fail {
 		code = exitAbandoned
@@ -55,10 +55,19 @@ func writeOnce(path, content string) error {
 	return renameio.WriteFile(path, []byte(content), 0o600)
 }
 
-// removeBundle removes the credentials of this epoch: all of them are spent or fenced.
-func (r *rank) removeBundle() {
-	if err := os.Remove(r.Bundle); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: removing the bundle: %v\n", r.Rank, err)
+// removeBundles removes credentials that no start needs any more: this epoch's, and those of later ones too unless the
+// scheduler may start the job again.
+func (r *rank) removeBundles(status string) {
+	bundles := []string{r.Bundle}
+	if status == "succeeded" || status == "failed" {
+		if all, err := filepath.Glob(filepath.Join(r.dir(), "gang-*.bundle")); err == nil {
+			bundles = all
+		}
+	}
+	for _, path := range bundles {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: removing a bundle: %v\n", r.Rank, err)
+		}
 	}
 }
 
