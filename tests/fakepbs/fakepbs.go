@@ -21,6 +21,9 @@ const ServerCommand = "fakepbs-server"
 // serverHost is the host of the server and of every submission.
 const serverHost = "pbshead"
 
+// manager of the server: nobody who runs tests.
+const manager = "pbsadmin"
+
 // version of the commands and of the server.
 const version = "23.06.06"
 

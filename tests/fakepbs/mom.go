@@ -56,6 +56,9 @@ func (s *server) start(j *job, slots []slot, now time.Time) {
 	runs := j.runs
 	go func() {
 		code := <-t.wait
+		if code >= 256 { // the script's shell runs under a login shell, which tells of a signal as shells do
+			code += 128 - 256
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if j.running() && j.runs == runs {

@@ -87,8 +87,7 @@ func (s *server) qsub(req request) reply {
 	if bytes.Contains(j.script, []byte("\r\n")) {
 		return refused(2, "script contains cr, lf")
 	}
-	all := append(directives(j.script), opts...) // the command line wins
-	if r := j.apply(all); r != nil {
+	if r := j.apply(append(opts, directives(j.script)...)); r != nil { // the command line wins
 		return *r
 	}
 	if r := s.admit(j); r != nil {
@@ -131,7 +130,12 @@ func (j *job) apply(opts []option) *reply {
 		return &reply{Stderr: []byte("qsub: " + text + "\n" + qsubUsage), Code: 2}
 	}
 	lone := map[string]string{} // resources outside of select
+	seen := map[string]bool{}
 	for _, o := range opts {
+		if seen[o.letter] && !strings.Contains("lvW", o.letter) {
+			continue // the first wins
+		}
+		seen[o.letter] = true
 		switch o.letter {
 		case "N":
 			if !legalName.MatchString(o.value) {
@@ -219,7 +223,7 @@ func (j *job) resources(list string, lone map[string]string, fail func(int, stri
 		switch name {
 		case "select":
 			if j.sel != "" {
-				continue
+				continue // the first wins
 			}
 			chunks, err := parseSelect(value)
 			if err != nil {
@@ -227,13 +231,17 @@ func (j *job) resources(list string, lone map[string]string, fail func(int, stri
 			}
 			j.sel, j.chunks = value, chunks
 		case "place":
-			j.place = value
+			if j.place == "" {
+				j.place = value
+			}
 		case "walltime":
 			d, ok := walltime(value)
 			if !ok {
 				return fail(166, "Illegal attribute or resource value Resource_List.walltime")
 			}
-			j.wall = d
+			if j.wall == 0 {
+				j.wall = d
+			}
 		case "ncpus", "mem", "nodes":
 			lone[name] = value
 		default:

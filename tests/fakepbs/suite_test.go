@@ -1,9 +1,11 @@
 package fakepbs_test
 
 import (
+	"context"
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/openai4s/hpc/tests/fakepbs"
 	"github.com/openai4s/hpc/tests/fakepbs/lab"
 )
+
+func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 // harness lets the suite of all Systems loose on a cluster.
 func harness(t *testing.T, l *lab.Lab) schedulertest.Harness {
@@ -51,4 +55,10 @@ func harness(t *testing.T, l *lab.Lab) schedulertest.Harness {
 
 func TestSuite(t *testing.T) {
 	schedulertest.Run(t, harness(t, lab.Start(t, fakepbs.Default())))
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,15 @@ import (
 type Lab struct {
 	Dir string
 	Bin string // the commands are in it
+}
+
+// Main runs a package's tests and removes the program that was built for them.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if path, err := program(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	return code
 }
 
 // program is built once for all tests of a process.
@@ -65,7 +75,10 @@ func Start(t testing.TB, c fakepbs.Config) *Lab {
 		_ = server.Wait() // what matters is that it is over
 	})
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(fakepbs.SocketPath(dir))
+		conn, err := net.Dial("unix", fakepbs.SocketPath(dir))
+		if err == nil {
+			conn.Close()
+		}
 		return err == nil
 	}, 10*time.Second, 5*time.Millisecond, "the fake server doesn't listen")
 	return l
