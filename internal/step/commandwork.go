@@ -204,7 +204,7 @@ func (c commandWork) publishOutputs(ctx context.Context, r *run, dir string) err
 		return transientf("looking for outputs: %w", pathless(err))
 	}
 	for _, g := range c.outputs {
-		if !slices.ContainsFunc(files, func(f found) bool { return slices.Contains(f.ports, g.port) }) {
+		if !slices.ContainsFunc(files, func(f found) bool { return g.match(strings.Split(f.relpath, "/")) }) {
 			r.warn("output %s: nothing matches %s", g.port, g.glob)
 		}
 	}

@@ -62,8 +62,9 @@ const (
 	markerDeadline   = 20 * time.Second // section 10: connection and transfer of the marker together
 	expiryMargin     = 5 * time.Second  // section 8: an envelope is read again so long before it expires
 
-	refusalWait = 2 * time.Second // ours: for the answer of a store that stopped reading an upload
-	refusalBody = 5 * time.Second // ours: for the body of a refusal, which only adds a word to a message
+	silenceLook = 500 * time.Millisecond // ours: how often a silent peer is looked at
+	refusalWait = 2 * time.Second        // ours: for the answer of a store that stopped reading an upload
+	refusalBody = 5 * time.Second        // ours: for the body of a refusal, which only adds a word to a message
 
 	// stopGrace is what a command gets between SIGTERM and SIGKILL. Section 14 allows 30 s until the step itself
 	// is killed, and the marker may take markerDeadline of them.
