@@ -134,18 +134,19 @@ func New(cfg Config, p Parts) (*Server, error) {
 // recover puts a stored workload back to where it stood, with no rank connected and the clocks starting afresh.
 func (s *Server) recover(r *record) (*live, error) {
 	l := s.newLive(r)
-	if r.Release == nil {
-		return l, nil
-	}
-	exits, err := s.store.exits(r.ID, r.Epoch)
-	if err != nil {
-		return nil, err
-	}
 	now := s.now()
 	var events []gang.Event
-	l.gang, events = gang.Restore(r.Release.Members, exits, l.limits(), now)
-	if r.Outcome != nil {
-		events = append(events, l.gang.Stop(*r.Outcome, now)...)
+	switch {
+	case r.Release != nil:
+		exits, err := s.store.exits(r.ID, r.Epoch)
+		if err != nil {
+			return nil, err
+		}
+		l.gang, events = gang.Restore(r.Release.Members, exits, r.Outcome, l.limits(), now)
+	case r.Outcome != nil: // it ended before it was released; ranks that come back are told so
+		events = l.gang.Stop(*r.Outcome, now)
+	default:
+		return l, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

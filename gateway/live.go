@@ -95,6 +95,8 @@ func (l *live) judge(c credential.Claim, agent *wire.Agent) (credential.Scope, e
 		return scope, &credential.Refusal{Cause: credential.CauseStaleEpoch}
 	case c.Epoch == l.rec.Epoch && l.barred() && !c.IsResume():
 		return scope, &credential.Refusal{Cause: causeFenced}
+	case c.Epoch == l.rec.Epoch && c.Rank < l.gang.Size() && l.gang.IsLost(c.Rank):
+		return scope, &credential.Refusal{Cause: causeFenced}
 	case c.Epoch > l.rec.Epoch && l.rec.Cancel != "":
 		return scope, &credential.Refusal{Cause: causeFenced}
 	case c.Epoch > l.rec.Epoch && len(l.peers) > 0 && !l.rec.Requeued:
@@ -121,7 +123,7 @@ func (l *live) register(p *peer, replace bool) bool {
 	if p.epoch > l.rec.Epoch {
 		l.advance(p.epoch, now)
 	}
-	m := gang.Member{NodeRank: p.rank / max(l.rec.Request.RanksPerNode, 1)}
+	m := gang.Member{NodeRank: p.rank / max(l.rec.Request.RanksPerNode, 1), Quiet: p.agent == nil}
 	if p.agent != nil {
 		m.Host, m.Address, m.FreePort = clean(p.agent.Host), clean(p.agent.Address), p.agent.FreePort
 	}
@@ -177,7 +179,7 @@ func (l *live) greet(p *peer) {
 		return
 	}
 	switch {
-	case l.gang.State() == gang.Done:
+	case l.gang.State() == gang.Done && l.gang.HasExited(p.rank):
 		l.leave(p, false)
 	case l.gang.Outcome() != nil || l.rec.Cancel != "":
 		p.order(wire.Stop, l.stopOrder())
@@ -253,7 +255,11 @@ func (l *live) exited(epoch int64, rank int, e gang.Exit) {
 		return
 	}
 	now := l.srv.now()
+	late := l.gang.State() == gang.Done
 	l.act(l.gang.Exited(rank, e, now), now)
+	if p := l.peers[rank]; late && p != nil {
+		l.leave(p, false) // it came back after the others were told
+	}
 	l.settle(now)
 	l.wake()
 }
@@ -276,8 +282,9 @@ func (l *live) settle(now time.Time) {
 func (l *live) tick(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rec.Phase.Terminal() {
-		l.save() // an earlier write may have failed
+	if l.rec.Phase.Terminal() { // an earlier write failed
+		l.save()
+		l.srv.retire(l)
 		return
 	}
 	if l.next.IsZero() || !now.Before(l.next) {

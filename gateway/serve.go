@@ -102,7 +102,10 @@ func (l *live) progressed(p *peer, r wire.ProgressReport) {
 		l.progress = map[int]wire.ProgressReport{}
 	}
 	l.progress[p.rank] = r
+	durable := l.stored == l.rec.Version
 	l.rec.touch()
-	l.stored = l.rec.Version // nothing of it is stored
+	if durable {
+		l.stored = l.rec.Version // nothing of it is stored
+	}
 	l.wake()
 }

@@ -25,7 +25,7 @@ func (g *Gang) Silent(now time.Time) []int {
 		return nil
 	}
 	for i := range g.ranks {
-		if p := &g.ranks[i]; p.live && p.exit == nil && !now.Before(p.heard.Add(g.limits.SilentAfter)) {
+		if p := &g.ranks[i]; p.live && !p.member.Quiet && p.exit == nil && !now.Before(p.heard.Add(g.limits.SilentAfter)) {
 			silent = append(silent, i)
 		}
 	}
