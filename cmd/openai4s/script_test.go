@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,6 +87,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 			"empty": empty,
+			"id":    id,
 		},
 	})
 }
@@ -124,4 +126,18 @@ func empty(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s: %q", name, text)
 		}
 	}
+}
+
+var workloadID = regexp.MustCompile(`wl_[0-9a-f]{12}`)
+
+// id NAME sets a variable to the first workload's id in the last command's stdout, or else its stderr.
+func id(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: id NAME")
+	}
+	found := workloadID.FindString(ts.ReadFile("stdout") + ts.ReadFile("stderr"))
+	if found == "" {
+		ts.Fatalf("no workload's id in the last output")
+	}
+	ts.Setenv(args[0], found)
 }

@@ -213,7 +213,7 @@ func (interruptAgain) String() string { return "interrupt" }
 // follow shows what became of the submission and waits where asked to, or where this process serves the gateway.
 func (c *submitCommand) follow(a *app, conn *connection, system scheduler.System, w api.Workload, existing bool) error {
 	if !c.Wait && !conn.embedded {
-		return a.showSubmitted(w, existing)
+		return a.showSubmitted(w, existing, c.Quiet)
 	}
 	logs := conn.embedded && !a.json && !c.Quiet
 	if c.Logs != nil {
@@ -223,10 +223,10 @@ func (c *submitCommand) follow(a *app, conn *connection, system scheduler.System
 		app: a, conn: conn, system: system,
 		logs: logs, quiet: c.Quiet || a.json, cancels: conn.embedded,
 	}
-	if existing {
-		a.note("the idempotency key is known: %s", w.ID)
-	}
 	if !c.Quiet && !a.json {
+		if existing {
+			a.note("the idempotency key is known: nothing was submitted")
+		}
 		a.note("%s", submittedLine(w))
 	}
 	last, err := waiting.run(w)
@@ -246,14 +246,16 @@ type submitted struct {
 }
 
 // showSubmitted prints the id alone on standard output, so that scripts can take it.
-func (a *app) showSubmitted(w api.Workload, existing bool) error {
+func (a *app) showSubmitted(w api.Workload, existing, quiet bool) error {
 	if a.json {
 		return a.print(submitted{Workload: w, Existing: existing})
 	}
-	if existing {
-		a.note("the idempotency key is known: nothing was submitted")
+	if !quiet {
+		if existing {
+			a.note("the idempotency key is known: nothing was submitted")
+		}
+		a.note("%s", submittedLine(w))
 	}
-	a.note("%s", submittedLine(w))
 	if _, err := fmt.Fprintln(a.out, w.ID); err != nil {
 		return fmt.Errorf("writing standard output: %w", err)
 	}

@@ -29,25 +29,62 @@ func (silent) update(api.Workload)      {}
 func (silent) weave([]byte) bool        { return false }
 func (silent) close(api.Workload, bool) {}
 
-// lines tells every change in a line, for logs and pipes.
+// linePause is the least time between two lines of the same phase: a gang of thousands forms in as many steps.
+const linePause = time.Second
+
+// lines tells changes in a line each, for logs and pipes: a new phase at once, what happens within one now and then.
 type lines struct {
-	app  *app
-	said string
+	app *app
+
+	mu    sync.Mutex
+	phase scheduler.Phase
+	text  string // the newest
+	said  string // the last that was told
+	timer *time.Timer
 }
 
 func (l *lines) update(w api.Workload) {
 	if w.Phase.Terminal() {
 		return
 	}
-	if text := string(w.ID) + " " + stepText(w); text != l.said {
-		l.said = text
-		l.app.note("%s", text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = string(w.ID) + " " + stepText(w)
+	switch {
+	case w.Phase != l.phase:
+		l.phase = w.Phase
+		l.tell()
+	case l.timer == nil:
+		l.timer = time.AfterFunc(linePause, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.tell()
+		})
+	}
+}
+
+// tell says the newest, if it wasn't said yet.
+func (l *lines) tell() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if l.text != l.said {
+		l.said = l.text
+		l.app.note("%s", l.text)
 	}
 }
 
 func (l *lines) weave([]byte) bool { return false }
 
 func (l *lines) close(last api.Workload, over bool) {
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	l.text = l.said // a timer that fired meanwhile finds nothing to tell
+	l.mu.Unlock()
 	if over {
 		l.app.note("%s", endText(last))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,26 +34,39 @@ func TestEndText(t *testing.T) {
 	}
 }
 
-func TestLinesTellChangesOnce(t *testing.T) {
-	var errs bytes.Buffer
-	v := &lines{app: &app{err: &console{to: &errs}}}
-	w := api.Workload{ID: "wl_1", Phase: scheduler.Pending, Scheduler: "PENDING/Resources"}
-	v.update(w)
-	w.Version++
-	v.update(w)
-	w.Phase, w.Ranks = scheduler.Granted, api.Ranks{Live: 3, Text: "3 of 4 ranks; missing 2 (n3)"}
-	v.update(w)
-	w.Phase, w.Progress = scheduler.Active, &api.Progress{Fraction: 0.4, Phase: "encoding\x07"}
-	v.update(w)
-	v.update(w)
-	w.Phase, w.Progress = scheduler.Completed, nil
-	v.update(w)
-	v.close(w, true)
-	require.Equal(t, `wl_1 PENDING  PENDING/Resources
+// TestLines runs in a bubble of its own time: a line a phase at once, steps within it once a second, nothing twice.
+func TestLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs bytes.Buffer
+		v := &lines{app: &app{err: &console{to: &errs}}}
+		w := api.Workload{ID: "wl_1", Phase: scheduler.Pending, Scheduler: "PENDING/Resources"}
+		v.update(w)
+		w.Version++
+		v.update(w)
+		<-time.After(5 * time.Second)
+		w.Phase, w.Ranks = scheduler.Granted, api.Ranks{Live: 0, Text: "0 of 4 ranks"}
+		v.update(w)
+		for _, text := range []string{"1 of 4 ranks", "2 of 4 ranks", "3 of 4 ranks; missing 2 (n3)"} {
+			w.Ranks.Text = text
+			v.update(w)
+		}
+		<-time.After(5 * time.Second) // nothing more happens: the newest is told all the same
+		w.Phase, w.Progress = scheduler.Active, &api.Progress{Fraction: 0.4, Phase: "encoding\x07"}
+		v.update(w)
+		v.update(w)
+		w.Progress = &api.Progress{Fraction: 0.5}
+		v.update(w) // too late to be told
+		w.Phase, w.Progress = scheduler.Completed, nil
+		v.update(w)
+		v.close(w, true)
+		<-time.After(5 * time.Second)
+		require.Equal(t, `wl_1 PENDING  PENDING/Resources
+wl_1 GRANTED  0 of 4 ranks
 wl_1 GRANTED  3 of 4 ranks; missing 2 (n3)
 wl_1 ACTIVE  40 % encoding`+"\uFFFD"+`
 wl_1 COMPLETED
 `, errs.String())
+	})
 }
 
 func TestBarNeverFillsBeforeTheEnd(t *testing.T) {

@@ -94,7 +94,10 @@ fi
 await files
 count "$rank" "$size" "$meeting/counts-$rank.new"
 mv "$meeting/counts-$rank.new" "$meeting/counts-$rank"
-test "$rank" = 0 || exit 0
+test "$rank" = 0 || {
+	progress 1 counted # a job is as far as its last rank
+	exit 0
+}
 
 i=0
 while test "$i" -lt "$size"; do
