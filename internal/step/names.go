@@ -63,7 +63,8 @@ func newNameSet(files bool) *nameSet {
 	return s
 }
 
-// claim takes dir/name. If that is taken: dir/port/name, then dir/port/stem-2.ext, -3 and so on. dir may be "".
+// claim takes dir/name. If that is taken: dir/port/name, then dir/port/stem-2.ext, -3 and so on. On a file system a
+// file may stand where the port's folder would be; then the folder gets the number. dir may be "".
 func (s *nameSet) claim(dir, port, name string) (string, error) {
 	if err := CheckRelpath(name); err != nil {
 		return "", err
@@ -72,24 +73,30 @@ func (s *nameSet) claim(dir, port, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	chosen := s.choose(dir, portDir(port), name)
+	if err := CheckRelpath(chosen); err != nil {
+		return "", fmt.Errorf("naming an output: %w", err)
+	}
+	s.take(chosen)
+	return chosen, nil
+}
+
+func (s *nameSet) choose(dir, port, name string) string {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	if strings.HasSuffix(stem, "/") || stem == "" { // ".profile" is all stem
 		stem, ext = name, ""
 	}
-	candidate := path.Join(dir, name)
-	for n := 1; !s.free(candidate); n++ {
-		if n == 1 {
-			candidate = path.Join(dir, portDir(port), name)
-			continue
+	candidates := []string{path.Join(dir, name), path.Join(dir, port, name)}
+	for n := 2; ; n++ {
+		for _, c := range candidates {
+			if s.free(c) {
+				return c
+			}
 		}
-		candidate = path.Join(dir, portDir(port), stem+"-"+strconv.Itoa(n)+ext)
+		number := "-" + strconv.Itoa(n)
+		candidates = []string{path.Join(dir, port, stem+number+ext), path.Join(dir, port+number, name)}
 	}
-	if err := CheckRelpath(candidate); err != nil {
-		return "", fmt.Errorf("naming an output: %w", err)
-	}
-	s.take(candidate)
-	return candidate, nil
 }
 
 func (s *nameSet) free(name string) bool {

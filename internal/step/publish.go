@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,11 +96,15 @@ func (s PublishSpec) marker(id int64, made *inventory) Marker {
 	return m
 }
 
+var workloadID = regexp.MustCompile(`\Awl_[0-9a-f]{12}\z`)
+
 // workloadNumber is the workload id's twelve hex digits as an integer.
 func workloadNumber(workload string) (int64, error) {
-	digits, ok := strings.CutPrefix(workload, "wl_")
-	n, err := strconv.ParseInt(digits, 16, 64)
-	if !ok || err != nil || len(digits) != 12 || n < 1 {
+	n, err := int64(0), error(nil)
+	if workloadID.MatchString(workload) {
+		n, err = strconv.ParseInt(strings.TrimPrefix(workload, "wl_"), 16, 64)
+	}
+	if err != nil || n < 1 { // a marker's execution_id is at least 1
 		return 0, fmt.Errorf("%q is not a workload id: want wl_ and twelve hex digits", workload)
 	}
 	return n, nil
