@@ -58,6 +58,7 @@ func (s *Server) handler() http.Handler {
 		})
 	}
 	route("GET /v1/info", s.getInfo)
+	route("GET /v1/store", s.getStore)
 	route("POST /v1/workloads", s.postWorkload)
 	route("GET /v1/workloads", s.getWorkloads)
 	route("GET /v1/workloads/{id}", s.getWorkload)

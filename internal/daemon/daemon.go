@@ -142,7 +142,7 @@ func (s *state) open() (err error) {
 	if s.identity, err = gateway.LoadIdentity(s.dir); err != nil {
 		return err
 	}
-	path := filepath.Join(s.dir, "state.db")
+	path := filepath.Join(s.dir, storeFile)
 	if s.db, err = bbolt.Open(path, 0o600, credential.StoreOptions()); err != nil {
 		return fmt.Errorf("opening %s: %w", path, err)
 	}
