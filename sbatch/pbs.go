@@ -90,7 +90,7 @@ func pbsArguments(r scheduler.Request, l scheduler.Launch, output string) []stri
 		"-W", "umask=022", // the output is the user's alone otherwise, 0600
 	)
 	for _, d := range r.Placement.Directives {
-		option, value, _ := strings.Cut(strings.TrimSpace(d), " ")
+		option, value, _ := strings.Cut(unquoted.Replace(strings.TrimSpace(d)), " ")
 		args = append(args, option)
 		if value = strings.TrimSpace(value); value != "" {
 			args = append(args, value)
@@ -98,6 +98,9 @@ func pbsArguments(r scheduler.Request, l scheduler.Launch, output string) []stri
 	}
 	return args
 }
+
+// unquoted takes the quotes away that a site wrote around a directive's value: there is no shell to do it.
+var unquoted = strings.NewReplacer(`"`, "", `'`, "")
 
 // pbsSelect asks for one chunk per node: PBS counts processors and memory by chunk.
 func pbsSelect(r scheduler.Request) string {

@@ -25,7 +25,7 @@ var pbsVariants = map[string]func(*scheduler.Request, *scheduler.Launch){
 	"placed": func(r *scheduler.Request, _ *scheduler.Launch) {
 		r.Nodes, r.RanksPerNode, r.CPUsPerRank, r.MemoryPerNode = 4, 2, 3, 1<<30+1
 		r.Placement = scheduler.Placement{Queue: "gpuq", Project: "p 1", Account: "acc:ount/1", Place: "scatter:excl",
-			SelectExtra: "ngpus=4:gpu_model=a100", Directives: []string{"-W group_list=lab", "-l  software=x y"}}
+			SelectExtra: "ngpus=4:gpu_model=a100", Directives: []string{"-W group_list=lab", `-l  software="x y"`}}
 		r.GPUsPerNode = 2
 	},
 	"output-job":          func(r *scheduler.Request, _ *scheduler.Launch) { r.Output = "logs/it's %w-%j.out" },
