@@ -99,7 +99,7 @@ func cleaned(o scheduler.Observation) scheduler.Observation {
 // reported takes what the owner's CLI saw of the scheduler and of RUN.
 func (l *live) reported(rep api.ObservationReport) error {
 	l.mu.Lock()
-	job, epoch, size, run := l.rec.current().Job, l.rec.Epoch, l.gang.Size(), rep.Exits != nil
+	job, epoch, size, run := l.rec.current().Job, l.rec.Epoch, l.gang.Size(), rep.RunRead
 	l.mu.Unlock()
 	if rep.Observation != nil {
 		l.observed(job, *rep.Observation)

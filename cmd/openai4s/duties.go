@@ -59,7 +59,7 @@ func (d duty) perform(ctx context.Context, w api.Workload) (api.Workload, error)
 	if err != nil {
 		failed = append(failed, err)
 	}
-	if report.Observation != nil || report.Absent || len(report.Exits) > 0 {
+	if report.Observation != nil || report.Absent || report.RunRead || len(report.Exits) > 0 {
 		after, err := d.gateway.ReportObservation(ctx, w.ID, report)
 		if err != nil {
 			return w, errors.Join(append(failed, fmt.Errorf("reporting: %w", err))...)
@@ -85,6 +85,7 @@ func (d duty) look(ctx context.Context, w api.Workload) (api.ObservationReport, 
 		if err != nil {
 			return report, err
 		}
+		report.RunRead = true
 	}
 	if !slices.Contains(w.Wants, wantsObserve) || w.Job.ID == "" {
 		return report, nil

@@ -120,6 +120,7 @@ type ObservationReport struct {
 	Observation *scheduler.Observation `json:"observation,omitempty"` // nil: nothing was asked of the scheduler
 	Absent      bool                   `json:"absent,omitempty"`      // the scheduler answered that it has no such job
 	Exits       []ExitReport           `json:"exits,omitempty"`       // from RUN/exit-<epoch>.<rank>
+	RunRead     bool                   `json:"run_read,omitempty"`    // RUN was read whole: a rank that isn't in Exits left nothing
 }
 
 // ExitReport is one rank's own report of its command's end, the content of RUN/exit-<epoch>.<rank>.
