@@ -21,10 +21,7 @@ const (
 	tick = 20 * time.Millisecond
 )
 
-func TestMain(m *testing.M) {
-	fakeslurm.Main()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(fakeslurm.Run(m)) }
 
 // TestSuiteOnFake holds the System to the contract on a Slurm that fits into a test.
 func TestSuiteOnFake(t *testing.T) {

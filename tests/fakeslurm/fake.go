@@ -2,21 +2,21 @@
 // with the output forms recorded from the real ones, a state shared by all of them in one folder, jobs that are real
 // processes and end by themselves, and faults that can be switched on.
 //
-// The commands are links to the test's own program, so nothing has to be built. A test package that uses it says so
-// in TestMain:
+// The commands are links to one program (program/), built once for all tests of a process; it is removed by Run, in the
+// test package's TestMain:
 //
-//	func TestMain(m *testing.M) {
-//		fakeslurm.Main() // doesn't return where this process is one of the commands
-//		os.Exit(m.Run())
-//	}
+//	func TestMain(m *testing.M) { os.Exit(fakeslurm.Run(m)) }
 package fakeslurm
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +27,33 @@ var Commands = []string{"sbatch", "squeue", "sacct", "scancel", "scontrol", "sac
 
 // supervisor is the name under which the program watches over one job.
 const supervisor = "slurmstepd"
+
+// program builds what the commands are.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "fakeslurm")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "fakeslurm")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/openai4s/hpc/tests/fakeslurm/program").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the fake Slurm: %w\n%s", err, out)
+	}
+	built = dir
+	return path, nil
+})
+
+// built is the folder of the program, once there is one.
+var built string
+
+// Run runs a package's tests and removes the program.
+func Run(m *testing.M) int {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	return code
+}
 
 // Options of a Fake; the zero value is a cluster of four nodes, without accounting, of version 22.05.
 type Options struct {
@@ -54,7 +81,7 @@ func New(t testing.TB, o Options) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
+	binary, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +92,7 @@ func New(t testing.TB, o Options) *Fake {
 		}
 	}
 	for _, c := range append([]string{supervisor}, Commands...) {
-		if err := os.Symlink(self, filepath.Join(f.Bin, c)); err != nil {
+		if err := os.Symlink(binary, filepath.Join(f.Bin, c)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,15 +109,36 @@ func New(t testing.TB, o Options) *Fake {
 		o.KillWait = time.Second
 	}
 	f.change(t, func(c *cluster) { c.Options, c.Next = o, 1 })
-	t.Cleanup(func() {
-		for _, j := range f.Jobs(t) {
-			if j.Group > 0 && !j.over() {
-				syscall.Kill(-j.Group, syscall.SIGKILL)
-			}
-		}
-		os.RemoveAll(dir)
-	})
+	t.Cleanup(func() { f.end(t) })
 	return f
+}
+
+// end kills the jobs and waits for their supervisors, which would write into a folder that is gone.
+func (f *Fake) end(t testing.TB) {
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for live := true; live; <-tick.C {
+		live = false
+		f.change(t, func(c *cluster) {
+			for i := range c.Jobs {
+				if j := &c.Jobs[i]; j.Supervised {
+					live = true
+					j.Killer = os.Getuid() + 1 // one that is just starting ends by itself
+					if j.Group > 0 {
+						syscall.Kill(-j.Group, syscall.SIGKILL)
+					}
+				}
+			}
+		})
+		if live && time.Now().After(deadline) {
+			t.Errorf("jobs of the fake Slurm in %s don't end", f.dir)
+			return
+		}
+	}
+	if err := os.RemoveAll(f.dir); err != nil {
+		t.Error(err)
+	}
 }
 
 // Use puts the cluster's commands at the front of this process's PATH for the rest of the test.
@@ -176,6 +224,15 @@ type cluster struct {
 func (c *cluster) job(id int) *Job {
 	for i := range c.Jobs {
 		if c.Jobs[i].ID == id {
+			return &c.Jobs[i]
+		}
+	}
+	return nil
+}
+
+func (c *cluster) bySerial(n int) *Job {
+	for i := range c.Jobs {
+		if c.Jobs[i].Serial == n {
 			return &c.Jobs[i]
 		}
 	}

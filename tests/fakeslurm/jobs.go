@@ -18,6 +18,7 @@ import (
 // Job of the cluster. State and Reason are Slurm's words.
 type Job struct {
 	ID       int
+	Serial   int // its first ID, by which its supervisor knows it
 	Name     string
 	User     string
 	UID      int
@@ -34,7 +35,9 @@ type Job struct {
 	Killer   int // uid that cancelled it
 	Group    int // process group of the script
 	Options  map[string]string
-	Gone     bool // squeue has forgotten it, however young it is
+	// Supervised: a process of ours watches over it.
+	Supervised bool
+	Gone       bool // squeue has forgotten it, however young it is
 }
 
 // over tells whether the job has ended.
@@ -89,7 +92,7 @@ func (c *command) sbatch() int {
 		}
 		id = s.Next
 		s.Next++
-		j := Job{ID: id, Name: c.options["job-name"], User: me(), UID: os.Getuid(), State: "PENDING", Reason: none, Nodes: nodes,
+		j := Job{ID: id, Serial: id, Name: c.options["job-name"], User: me(), UID: os.Getuid(), State: "PENDING", Reason: none, Nodes: nodes,
 			Walltime: time.Duration(minutes) * s.Options.Minute, Submit: now(), Options: c.options}
 		if j.Name == "" {
 			j.Name = "sbatch"
@@ -112,6 +115,7 @@ func (c *command) sbatch() int {
 		}
 		if j.State == "RUNNING" {
 			code = c.start(id)
+			s.job(id).Supervised = code == 0
 		}
 	})
 	if code != 0 {
@@ -148,7 +152,7 @@ func (c *command) supervise() int {
 	}
 	var job Job
 	var killWait time.Duration
-	c.with(func(s *cluster) { job, killWait = *s.job(id), s.Options.KillWait })
+	c.with(func(s *cluster) { job, killWait = *s.bySerial(id), s.Options.KillWait })
 	cmd := exec.Command("/bin/sh", c.script(id))
 	cmd.Dir = job.Options["chdir"]
 	cmd.Env = append(os.Environ(), "SLURM_JOB_ID="+strconv.Itoa(id), "SLURM_JOB_NAME="+job.Name, "SLURM_CLUSTER_NAME=fake",
@@ -173,7 +177,7 @@ func (c *command) supervise() int {
 	}
 	cancelled := false
 	c.with(func(s *cluster) {
-		j := s.job(id)
+		j := s.bySerial(id)
 		j.Group = cmd.Process.Pid
 		cancelled = j.Killer != 0
 	})
@@ -206,8 +210,8 @@ func (c *command) supervise() int {
 // finish writes a job's end down; state "" is told by how the script ended.
 func (c *command) finish(id int, state string, code, sig int) {
 	c.with(func(s *cluster) {
-		j := s.job(id)
-		j.End, j.Code, j.Signal, j.Group = now(), code, sig, 0
+		j := s.bySerial(id)
+		j.End, j.Code, j.Signal, j.Group, j.Supervised = now(), code, sig, 0, false
 		switch {
 		case state != "":
 			j.State = state

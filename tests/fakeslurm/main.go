@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Main ends the process if it was started as one of the commands, after it did what the command does.
-func Main() {
-	name := filepath.Base(os.Args[0])
+// Main does what the command that argv names does, and returns its exit code.
+func Main(argv []string) int {
+	name := filepath.Base(argv[0])
 	run, ok := map[string]func(*command) int{
 		"sbatch":   (*command).sbatch,
 		"squeue":   (*command).squeue,
@@ -20,29 +20,28 @@ func Main() {
 		supervisor: (*command).supervise,
 	}[name]
 	if !ok {
-		return
+		return say(64, "fakeslurm: no command is called %s", name)
 	}
-	self, err := filepath.Abs(os.Args[0])
+	self, err := filepath.Abs(argv[0])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fakeslurm:", err)
-		os.Exit(70)
+		return say(70, "fakeslurm: %v", err)
 	}
 	c := &command{name: name, dir: filepath.Dir(filepath.Dir(self)), options: map[string]string{}}
 	if name == supervisor {
-		c.args = os.Args[1:]
-		os.Exit(run(c))
+		c.args = argv[1:]
+		return run(c)
 	}
 	var fault Fault
 	c.with(func(s *cluster) {
-		s.Runs = append(s.Runs, append([]string{name}, os.Args[1:]...))
+		s.Runs = append(s.Runs, append([]string{name}, argv[1:]...))
 		fault, _ = s.take(name)
 	})
-	os.Exit(fault.around(func() int {
-		if code := c.parse(os.Args[1:]); code != 0 {
+	return fault.around(func() int {
+		if code := c.parse(argv[1:]); code != 0 {
 			return code
 		}
 		return run(c)
-	}))
+	})
 }
 
 // command is one run of one command.
