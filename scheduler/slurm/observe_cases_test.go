@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/openai4s/hpc/scheduler"
-	"github.com/openai4s/hpc/scheduler/slurm"
 	"github.com/openai4s/hpc/tests/fakeslurm"
 )
 
