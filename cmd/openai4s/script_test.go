@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/openai4s/hpc/tests/fakeslurm"
 )
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
@@ -38,7 +40,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	programs = dir
-	return m.Run()
+	return fakeslurm.Run(m)
 }
 
 // shortDir is a folder whose name leaves room for a socket's.
