@@ -32,6 +32,10 @@ func (p *pacer) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if ctx.Err() != nil { // both were ready, and chance chose
+		p.turn <- struct{}{}
+		return context.Cause(ctx)
+	}
 	if p.pause == 0 {
 		return nil
 	}
