@@ -153,8 +153,9 @@ type output struct {
 var plainPath = regexp.MustCompile(`^/[^:\x00-\x1f\x7f]*$`)
 
 // placeOutput finds the file for -o, which is fixed before there is a job id. A pattern without the id is -o itself.
-// One with it gets a name of the allocation's in the same folder, renamed when the job runs; what writes to it has
-// it open. A pattern of each rank's own file leaves only the script's words to -o.
+// One with it gets a name of the allocation's in the same folder, and its own as a second one when the job runs: the
+// first goes with the script, since every task opens it anew, and stays where the job may be started again. A pattern of each rank's own file leaves only
+// the script's words to -o.
 func placeOutput(r scheduler.Request, l scheduler.Launch) (output, error) {
 	var out output
 	batch := "batch-" + l.Allocation.Hex() + ".out"
@@ -169,15 +170,19 @@ func placeOutput(r scheduler.Request, l scheduler.Launch) (output, error) {
 			dir = ""
 		}
 		out.file = OutputPath(filepath.Join(dir, "."+batch), r.Workdir, l.Workload, "", 0)
-		rename := "mv -f"
-		if r.Restarts > 0 { // the next start opens the first name again
-			rename = "ln -f"
+		linked := `trap 'rm -f -- "$BATCH"' EXIT`
+		if r.Restarts > 0 {
+			linked = ": # the next start opens the first name again"
 		}
 		out.prepare = []string{
 			"BATCH=" + Quote(out.file),
 			"OUTPUT=" + translate(r, l, `"$JOBID"`, "", Quote),
 			`mkdir -p "${OUTPUT%/*}"`,
-			`test -e "$OUTPUT" || ` + rename + ` -- "$BATCH" "$OUTPUT" || printf 'openai4s: the output is in %s\n' "$BATCH"`,
+			`if test "$BATCH" -ef "$OUTPUT" || ln -- "$BATCH" "$OUTPUT"; then`,
+			`	` + linked,
+			`else`,
+			`	printf 'openai4s: the output stays in %s\n' "$BATCH"`,
+			`fi`,
 		}
 	}
 	if !plainPath.MatchString(out.file) {

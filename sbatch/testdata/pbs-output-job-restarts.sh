@@ -76,7 +76,11 @@ present -f "$OPENAI4S_BUNDLE" 120 || fail 12 "$OPENAI4S_BUNDLE is not there on $
 BATCH=/home/u/fold/.batch-ba9876543210.out
 OUTPUT=/scratch/"$JOBID"/out
 mkdir -p "${OUTPUT%/*}"
-test -e "$OUTPUT" || ln -f -- "$BATCH" "$OUTPUT" || printf 'openai4s: the output is in %s\n' "$BATCH"
+if test "$BATCH" -ef "$OUTPUT" || ln -- "$BATCH" "$OUTPUT"; then
+	: # the next start opens the first name again
+else
+	printf 'openai4s: the output stays in %s\n' "$BATCH"
+fi
 RSH=$(command -v pbs_tmrsh) ||
 	RSH=$(sed -n 's/^PBS_EXEC=//p' "${PBS_CONF_FILE:-/etc/pbs.conf}" 2>/dev/null)/bin/pbs_tmrsh
 test -x "$RSH" || fail 11 "pbs_tmrsh is neither in PATH nor in the PBS_EXEC of pbs.conf on $(uname -n)"
