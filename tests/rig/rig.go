@@ -1,0 +1,166 @@
+// Package rig runs the real programs for end-to-end tests: a site file, the daemon under its own user, the command
+// line as unprivileged users, and at the end a search for anything that was left behind. It knows the programs by
+// what they print and leave alone; it imports none of their packages.
+//
+// Every rig lives in one folder of its own. Its path stands in the site file, the users' homes and so in the
+// environment of everything that runs for it, which is how leftovers are found.
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/openai4s/hpc/tests/cluster"
+)
+
+// Options of a rig.
+type Options struct {
+	// Cluster runs the jobs; nil: the local System of this machine. With a cluster the daemon runs as its service
+	// user and the command line as o4s-alice and o4s-bob; without one everything runs as whoever runs the test.
+	Cluster *cluster.Cluster
+
+	// Site, Gateway and Profiles are further lines of the site file: below [site], below [gateway], and the profile
+	// tables. The default profile is called default and takes 4 nodes of 4 ranks each.
+	Site, Gateway, Profiles string
+
+	// Embedded: the site names no gateway, there is no daemon, and the command line serves its own.
+	Embedded bool
+
+	// Scheduler overrides what the site file names: "slurm" with a cluster, else "local".
+	Scheduler string
+
+	// Agent is a program that stands for the agent; "": the real one.
+	Agent string
+
+	// Advertise is where agents are told to dial; "": the daemon's own listener.
+	Advertise string
+
+	// Env is added to the environment of the daemon and of the users, "NAME=value".
+	Env []string
+
+	// Path is put before the users' and the daemon's PATH.
+	Path string
+}
+
+// Rig is one site that is up, and who uses it.
+type Rig struct {
+	Dir    string // everything of this rig, readable by all
+	Site   string // path of the site file
+	Port   int    // the agents' listener
+	Daemon *Daemon
+
+	options  Options
+	users    map[string]*User
+	programs string
+	jobs     int // job files written
+}
+
+const defaultProfile = `
+[profiles.default]
+%s
+max_nodes = 4
+max_ranks_per_node = 4
+walltime = "5m"
+max_walltime = "1h"
+`
+
+// New makes a rig and starts its daemon, unless it is an embedded one. When the test ends, the daemon is stopped,
+// and the test fails if anything of the rig is still there.
+func New(t testing.TB, o Options) *Rig {
+	t.Helper()
+	r := &Rig{options: o, users: map[string]*User{}, programs: Programs(t)}
+	var err error
+	if r.Dir, err = os.MkdirTemp("/tmp", "o4s-rig-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(r.Dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(r.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.Port = freePort(t)
+	r.Site = filepath.Join(r.Dir, "site.toml")
+	if err := os.WriteFile(r.Site, []byte(r.siteFile()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.requireNothingLeft(t) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.dump(t)
+		}
+	})
+	if !o.Embedded {
+		r.Daemon = newDaemon(t, r)
+		r.Daemon.Start(t)
+	}
+	return r
+}
+
+func (r *Rig) scheduler() string {
+	switch {
+	case r.options.Scheduler != "":
+		return r.options.Scheduler
+	case r.options.Cluster != nil:
+		return "slurm"
+	}
+	return "local"
+}
+
+// siteFile is the site's text.
+func (r *Rig) siteFile() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[site]\nname = \"lab\"\nscheduler = %q\nagent = %q\n%s\n", r.scheduler(), r.agent(), r.options.Site)
+	if !r.options.Embedded {
+		fmt.Fprintf(&b, "\n[gateway]\nlisten = \"127.0.0.1:%d\"\nadvertise = [%q]\ncontrol = %q\nstate_dir = %q\n%s\n",
+			r.Port, r.advertise(), r.control(), r.State(), r.options.Gateway)
+	}
+	if r.options.Profiles != "" {
+		b.WriteString("\n" + r.options.Profiles)
+	} else {
+		placement := ""
+		if r.scheduler() == "slurm" {
+			placement = `partition = "main"`
+		}
+		fmt.Fprintf(&b, defaultProfile, placement)
+	}
+	return b.String()
+}
+
+func (r *Rig) agent() string {
+	if r.options.Agent != "" {
+		return r.options.Agent
+	}
+	return r.Program("openai4s-agent")
+}
+
+func (r *Rig) advertise() string {
+	if r.options.Advertise != "" {
+		return r.options.Advertise
+	}
+	return fmt.Sprintf("127.0.0.1:%d", r.Port)
+}
+
+// Program is the path of one of the built programs.
+func (r *Rig) Program(name string) string { return filepath.Join(r.programs, name) }
+
+// State is the daemon's state folder.
+func (r *Rig) State() string { return filepath.Join(r.Dir, "gateway", "state") }
+
+func (r *Rig) control() string { return filepath.Join(r.Dir, "gateway", "control.sock") }
+
+// Conf is the cluster's configuration file, or "".
+func (r *Rig) Conf() string {
+	if r.options.Cluster == nil {
+		return ""
+	}
+	return r.options.Cluster.Conf
+}
+
+// Name is the folder's own name: short, unique and free of characters that need quoting.
+func (r *Rig) Name() string { return filepath.Base(r.Dir) }
