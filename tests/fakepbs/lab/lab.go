@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,4 +138,24 @@ func (l *Lab) Run(t testing.TB, dir, stdin, name string, args ...string) (stdout
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	_ = cmd.Run() // the code says it
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// EndHanging kills the commands of a name that hang, and returns how many there were.
+func (l *Lab) EndHanging(t testing.TB, name string) int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	require.NoError(t, err)
+	ended := 0
+	for _, link := range links {
+		path, err := os.Readlink(link)
+		if err != nil || path != filepath.Join(l.Bin, name) {
+			continue // gone, or not ours
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		require.NoError(t, err)
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			ended++
+		}
+	}
+	return ended
 }
