@@ -65,7 +65,6 @@ func (r record) observe() (o scheduler.Observation, ok bool) {
 		o.Restarts = runs - 1
 	}
 	comment, _ := r.late("comment")
-	o.Message = oneLine(comment)
 	switch state {
 	case "Q", "T", "W", "H":
 		r.waiting(&o, state, substate, runs, comment)
@@ -86,6 +85,7 @@ func (r record) observe() (o scheduler.Observation, ok bool) {
 // waiting fills in a job that does not run now.
 func (r record) waiting(o *scheduler.Observation, state, substate string, runs int, comment string) {
 	o.Phase = scheduler.Pending
+	o.Message = oneLine(comment) // why it waits; of a job that runs or ended, the comment says nothing that isn't known
 	code, coded := r.exitStatus()
 	failing := coded && slices.Contains(failedToStart, code) || strings.Contains(comment, tooManyTries)
 	if runs > 0 && !failing {
