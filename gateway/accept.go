@@ -29,6 +29,9 @@ const (
 
 // Serve accepts agents until ctx ends. Whatever happens to one connection, accepting goes on.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if ctx.Err() == nil {
+		s.reopen()
+	}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	pause := 5 * time.Millisecond
@@ -87,6 +90,9 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn) {
 		return
 	}
 	// The peer is a rank from here on.
+	if !s.joins(raw) {
+		return // the gateway was stopped meanwhile: nothing is counted, and the agent comes back
+	}
 	if !l.register(p, adm.Again || adm.Resume > 0) {
 		s.counters.duplicateRank.Add(1)
 		d.Verdict, d.Cause = "refused", causeDuplicate
@@ -240,42 +246,4 @@ func sourceOf(c net.Conn) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
-
-// own takes a connection into the gateway's care; false once it is stopped.
-func (s *Server) own(c closer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return false
-	}
-	s.conns[c] = struct{}{}
-	return true
-}
-
-func (s *Server) disown(c closer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-}
-
-func (s *Server) isStopped() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopped
-}
-
-// Stop closes every connection that the gateway owns and admits nothing more. What was admitted is in the store;
-// agents come back to whoever serves it next.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	s.stopped = true
-	owned := make([]closer, 0, len(s.conns))
-	for c := range s.conns {
-		owned = append(owned, c)
-	}
-	s.mu.Unlock()
-	for _, c := range owned {
-		c.Close()
-	}
 }

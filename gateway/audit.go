@@ -84,18 +84,30 @@ func (a *Audit) dialIn(d dialIn) {
 func (a *Audit) over(src netip.Addr, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now.Unix() != a.second {
-		for s, n := range a.seen {
-			if n > auditRate {
-				a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", s.String()).
-					Str("verdict", "summed up").Int("more", n-auditRate).Send()
-			}
-		}
-		clear(a.seen)
-		a.second = now.Unix()
-	}
+	a.turn(now)
 	a.seen[src]++
 	return a.seen[src] > auditRate
+}
+
+// sumUp writes the sums of a second that is over.
+func (a *Audit) sumUp(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(now)
+}
+
+func (a *Audit) turn(now time.Time) {
+	if now.Unix() == a.second {
+		return
+	}
+	for s, n := range a.seen {
+		if n > auditRate {
+			a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", s.String()).
+				Str("verdict", "summed up").Int("more", n-auditRate).Send()
+		}
+	}
+	clear(a.seen)
+	a.second = now.Unix()
 }
 
 // decision records what was decided of a workload and for whom.

@@ -16,7 +16,7 @@ func (r *record) conclude(connected bool, absenceDeadline time.Duration, now tim
 		return
 	}
 	if r.Ending == nil {
-		r.concludeAbsent(absenceDeadline, now)
+		r.concludeAbsent(connected, absenceDeadline, now)
 		return
 	}
 	// Reports may still be on their way.
@@ -115,7 +115,7 @@ func (r *record) concludeByScheduler(now time.Time) {
 	r.finish(scheduler.Failed, e.Reason, text, now)
 }
 
-func (r *record) concludeAbsent(deadline time.Duration, now time.Time) {
+func (r *record) concludeAbsent(connected bool, deadline time.Duration, now time.Time) {
 	if r.Absent.IsZero() {
 		return
 	}
@@ -128,8 +128,8 @@ func (r *record) concludeAbsent(deadline time.Duration, now time.Time) {
 		r.concludeOutcome(now)
 		return
 	}
-	if now.Before(r.Absent.Add(deadline)) {
-		return
+	if connected || now.Before(r.Absent.Add(deadline)) {
+		return // ranks that are there say more than a scheduler that has forgotten them
 	}
 	if r.Cancel != "" {
 		r.finish(scheduler.Cancelled, r.cancelReason(), "", now)

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/openai4s/hpc/gateway/api"
@@ -20,6 +22,8 @@ const maxBody = 4 << 20
 
 // ServeControl serves the control API on a Unix socket until ctx ends.
 func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	server := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -34,10 +38,39 @@ func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+	err := server.Serve(ln)
+	cancel()
+	server.Close()
+	s.requests.wait() // nothing asks the store once this has returned
+	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the control socket: %w", err)
 	}
 	return nil
+}
+
+// underWay counts requests. Those whose context is over don't begin, so that waiting for the rest has an end.
+type underWay struct {
+	mu sync.Mutex
+	n  sync.WaitGroup
+}
+
+func (u *underWay) begin(ctx context.Context) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	u.n.Add(1)
+	return true
+}
+
+func (u *underWay) end() { u.n.Done() }
+
+// wait returns once no request is under way. The context of all that may come must be over.
+func (u *underWay) wait() {
+	u.mu.Lock() // whoever comes later sees that its context is over
+	defer u.mu.Unlock()
+	u.n.Wait()
 }
 
 type handlerFunc func(w http.ResponseWriter, r *http.Request, who caller) error
@@ -46,6 +79,10 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	route := func(pattern string, h handlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !s.requests.begin(r.Context()) {
+				return
+			}
+			defer s.requests.end()
 			who, ok := r.Context().Value(callerKey{}).(caller)
 			if !ok {
 				writeError(w, &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "the caller's uid can't be told"})
@@ -103,7 +140,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 func readBody(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	err := d.Decode(into)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows its document")
+		}
+	}
+	if err != nil {
 		var tooLong *http.MaxBytesError
 		if errors.As(err, &tooLong) {
 			return err

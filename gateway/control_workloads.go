@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -96,6 +97,11 @@ func (s *Server) putSubmission(w http.ResponseWriter, r *http.Request, who calle
 	}
 	if (body.Outcome == scheduler.Created || body.Outcome == scheduler.Existing) && body.Job.IsZero() {
 		return badRequest("a submission that made a job must name it")
+	}
+	switch body.Outcome {
+	case scheduler.Created, scheduler.Existing, scheduler.Rejected, scheduler.Unknown:
+	default:
+		return badRequest(fmt.Sprintf("unknown outcome %q", string(body.Outcome)))
 	}
 	body.Text = clean(body.Text)
 	l.mu.Lock()
@@ -191,14 +197,17 @@ func (l *live) copyLogs(w http.ResponseWriter, r *http.Request, rank int, follow
 	at := make([]int64, len(l.logs.ranks))
 	tails := make([]string, len(at))
 	for {
-		over := l.view().Phase.Terminal() // before reading: what comes until then is read below
-		var more <-chan struct{}
+		// Both channels before any reading: what comes from here on closes them.
+		l.mu.Lock()
+		over, changed := l.rec.Phase.Terminal(), l.changed
+		l.mu.Unlock()
+		more := l.logs.more()
 		for i := range at {
 			if rank >= 0 && i != rank {
 				continue
 			}
 			var out []byte
-			out, at[i], more = l.logs.read(i, at[i])
+			out, at[i] = l.logs.read(i, at[i])
 			if rank < 0 {
 				out = marked(out, i, &tails[i], over || !follow)
 			}
@@ -209,9 +218,6 @@ func (l *live) copyLogs(w http.ResponseWriter, r *http.Request, rank int, follow
 		if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) || over || !follow {
 			return
 		}
-		l.mu.Lock()
-		changed := l.changed
-		l.mu.Unlock()
 		select {
 		case <-r.Context().Done():
 			return

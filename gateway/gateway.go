@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,11 +84,14 @@ type Server struct {
 	live    map[scheduler.WorkloadID]*live
 	past    map[scheduler.WorkloadID]*live // over, kept a while for watchers
 	byAlloc map[scheduler.AllocationID]*live
-	conns   map[closer]struct{} // everything the gateway owns
+	conns   map[net.Conn]bool // everything the gateway owns; true: a rank's
 	stopped bool
-}
 
-type closer interface{ Close() error }
+	serving sync.WaitGroup // connections
+	tasks   sync.WaitGroup // jobs that are being cancelled
+
+	requests underWay // of the control API
+}
 
 type tickResult struct {
 	at  time.Time
@@ -115,7 +119,7 @@ func New(cfg Config, p Parts) (*Server, error) {
 	s := &Server{
 		cfg: cfg, gate: p.Gate, fence: p.Gate.Fence, store: p.Store, sealer: sealer, audit: p.Audit, log: p.Log, jobs: p.Jobs, poke: p.Poke,
 		slots: newSlots(cfg.Pending, cfg.PerSource), logBytes: newBudget(logTotal), background: p.Lifetime,
-		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{}, conns: map[closer]struct{}{},
+		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{}, conns: map[net.Conn]bool{},
 	}
 	records, err := p.Store.live()
 	if err != nil {
@@ -245,6 +249,7 @@ func (s *Server) unseal(id scheduler.WorkloadID) (api.Start, error) {
 func (s *Server) Run(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	defer s.tasks.Wait()
 	hourly := s.now()
 	for {
 		select {
@@ -257,6 +262,7 @@ func (s *Server) Run(ctx context.Context) error {
 			l.tick(now)
 		}
 		s.endJobs(ctx, now)
+		s.audit.sumUp(now)
 		s.forgetPast(now)
 		if now.After(hourly) {
 			hourly = now.Add(time.Hour)

@@ -85,9 +85,16 @@ func (l *logs) add(rank int, p []byte) {
 	l.changed = make(chan struct{})
 }
 
-// read returns what a rank wrote since offset from, the next offset, and a channel that closes on more. Bytes that
-// are gone are replaced by a visible mark.
-func (l *logs) read(rank int, from int64) (out []byte, next int64, more <-chan struct{}) {
+// more returns a channel that closes once any rank has written more.
+func (l *logs) more() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+// read returns what a rank wrote since offset from, and the next offset. Bytes that are gone are replaced by a visible
+// mark.
+func (l *logs) read(rank int, from int64) (out []byte, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.ranks[rank]
@@ -97,7 +104,7 @@ func (l *logs) read(rank int, from int64) (out []byte, next int64, more <-chan s
 		from = start
 	}
 	out = append(out, r.buf[from-start:]...)
-	return out, r.end, l.changed
+	return out, r.end
 }
 
 // free gives the memory back.

@@ -107,7 +107,7 @@ func (l *live) reported(rep api.ObservationReport) error {
 		l.absent(job)
 	}
 	for _, e := range rep.Exits {
-		if e.Epoch != epoch || e.Rank < 0 || e.Rank >= size {
+		if e.Epoch != epoch || e.Rank < 0 || e.Rank >= size || !plausible(e.Code, e.Signal) {
 			continue
 		}
 		exit := gang.Exit{Code: e.Code, Signal: e.Signal, By: gang.ExitBy(e.Cause)}
@@ -162,7 +162,7 @@ func (s *Server) endJobs(ctx context.Context, now time.Time) {
 		if !due {
 			continue
 		}
-		go s.endJob(ctx, l, job, who)
+		s.tasks.Go(func() { s.endJob(ctx, l, job, who) })
 	}
 }
 

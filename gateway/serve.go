@@ -73,7 +73,7 @@ func (l *live) frame(p *peer, f wire.Frame) bool {
 		l.progressed(p, r)
 	case wire.Exit:
 		var e wire.ExitReport
-		if f.Decode(&e) != nil {
+		if f.Decode(&e) != nil || !plausible(e.Code, e.Signal) {
 			return false
 		}
 		exit := gang.Exit{Code: e.Code, Signal: e.Signal, By: gang.ExitBy(e.Cause), Message: clean(e.Message)}
@@ -87,6 +87,9 @@ func (l *live) frame(p *peer, f wire.Frame) bool {
 	}
 	return true
 }
+
+// plausible: a process can end so.
+func plausible(code, signal int) bool { return code >= 0 && code <= 255 && signal >= 0 && signal <= 64 }
 
 func (l *live) progressed(p *peer, r wire.ProgressReport) {
 	if r.Fraction < 0 || r.Fraction > 1 || r.Fraction != r.Fraction {
