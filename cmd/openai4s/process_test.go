@@ -165,7 +165,7 @@ func TestCtrlCBeforeTheGangIsThere(t *testing.T) {
 }
 
 func TestSecondCtrlCLeavesAndTheNextCommandTakesOver(t *testing.T) {
-	d := newDesk(t, map[string]string{"job.toml": strings.Replace(sleeper, `"sh", "-c", "echo`, `"sh", "-c", "trap '' TERM; echo`, 1) + ``})
+	d := newDesk(t, map[string]string{"job.toml": strings.Replace(sleeper, `"sh", "-c", "echo`, `"sh", "-c", "trap '' TERM; echo`, 1)})
 	p := d.start(t, "openai4s", "submit", "job.toml")
 	p.says(t, " ACTIVE")
 	id := idIn(t, p.errs.String())
