@@ -34,7 +34,7 @@ mkdir -p "$2"
 dir=$(cd "$2" && pwd -P)
 shift 2
 
-packages=slurmctld,slurmd,slurm-client,munge,slurmdbd,slurm-wlm-mysql-plugin,mariadb-server,iproute2
+packages=slurmctld,slurmd,slurm-client,munge,slurmdbd,slurm-wlm-mysql-plugin,mariadb-server
 if [[ ! -e $dir/cluster/complete ]]; then
 	command -v debootstrap >/dev/null || die "debootstrap is not installed"
 	mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -1) || true

@@ -39,6 +39,9 @@ if alive "$state/run/ctld/slurmctld.pid" slurmctld; then
 	done
 fi
 stop slurmd "$state"/run/n*.pid
+# A step that ignores TERM, or whose node was killed, is still there.
+mapfile -t pids < <(steps "$state" 'n*')
+((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
 stop slurmctld "$state/run/ctld/slurmctld.pid"
 stop slurmdbd "$state/run/ctld/slurmdbd.pid"
 stop mariadbd "$state/mysql/mysqld.pid"

@@ -8,16 +8,7 @@ set -euo pipefail
 state=$(cd "$1" && pwd -P) node=$2
 alive "$state/run/$node.pid" slurmd || die "$node is down already"
 
-# A slurmstepd listens on STATE_DIR/spool/NODE/NODE_JOB.STEP.
-mapfile -t stepds < <(ss -xlpH | grep -F " $state/spool/$node/" | grep -o '"slurmstepd",pid=[0-9]*' | grep -o '[0-9]*$' | sort -u)
-tree() {
-	local p c
-	for p; do
-		echo "$p"
-		for c in $(cat /proc/"$p"/task/*/children 2>/dev/null); do tree "$c"; done
-	done
-}
-mapfile -t pids < <(tree ${stepds[@]+"${stepds[@]}"} | sort -u)
+mapfile -t pids < <(steps "$state" "$node")
 slurmd=$(cat "$state/run/$node.pid")
 kill -KILL "$slurmd" ${pids[@]+"${pids[@]}"} 2>/dev/null || true
 echo "kill-node: killed slurmd $slurmd of $node and ${#pids[@]} processes of its steps" >&2

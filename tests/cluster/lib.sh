@@ -16,6 +16,33 @@ await() {
 	done
 }
 
+# steps STATE_DIR NODE: the processes of all job steps on a node, slurmstepds first; NODE may be a pattern. A slurmstepd
+# keeps its node's log open to the end; the socket it listens on is closed earlier.
+steps() {
+	local p fd log stepds=()
+	for p in /proc/[0-9]*; do
+		[[ $(readlink "$p/exe" 2>/dev/null) == */slurmstepd* ]] || continue
+		for fd in "$p"/fd/*; do
+			log=$(readlink "$fd" 2>/dev/null) || continue
+			# shellcheck disable=SC2053 # NODE is a pattern
+			if [[ ${log% (deleted)} == "$1"/log/$2.log ]]; then
+				stepds+=("${p#/proc/}")
+				break
+			fi
+		done
+	done
+	tree ${stepds[@]+"${stepds[@]}"} | sort -u
+}
+
+# tree PID...: these processes and all below them.
+tree() {
+	local p c
+	for p; do
+		echo "$p"
+		for c in $(cat /proc/"$p"/task/*/children 2>/dev/null); do tree "$c"; done
+	done
+}
+
 die() {
 	echo "${0##*/}: $*" >&2
 	exit 1
