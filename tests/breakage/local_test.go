@@ -1,0 +1,25 @@
+//go:build !live
+
+package breakage_test
+
+import (
+	"testing"
+
+	"github.com/openai4s/hpc/tests/rig"
+)
+
+// rankVariable is what the launcher tells a rank its number in.
+const rankVariable = "OPENAI4S_RANK"
+
+func setUp(testing.TB) {}
+
+func newRig(t *testing.T, o rig.Options) *rig.Rig {
+	t.Helper()
+	t.Parallel()
+	return rig.New(t, o)
+}
+
+// jobGone tells whether the scheduler has nothing of the rig's left: here, no process.
+func jobGone(_ testing.TB, r *rig.Rig) bool {
+	return len(matching(r, "local-supervise")) == 0 && len(agents(r)) == 0
+}
