@@ -5,7 +5,6 @@ package pbs_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +14,6 @@ import (
 
 	"github.com/openai4s/hpc/tests/fakepbs"
 )
-
-// childrenGone waits until processes whose ids are in files of the workdir are no more. Every host is this one here.
-func (w *world) childrenGone(files ...string) {
-	w.t.Helper()
-	for _, name := range files {
-		pid := strings.TrimSpace(w.read(filepath.Join(w.dir, name)))
-		require.NotEmpty(w.t, pid)
-		w.until("process "+pid+" of "+name+" lives on", func() bool {
-			stat, err := os.ReadFile("/proc/" + pid + "/stat")
-			return err != nil || strings.Contains(string(stat), ") Z ")
-		})
-	}
-}
 
 // Ranks don't hang on the order in which a node file lists the hosts.
 func TestReversedNodeFile(t *testing.T) {

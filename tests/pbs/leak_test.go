@@ -117,7 +117,7 @@ HF_TOKEN = { env = "HF_TOKEN" }
 			shown[path] = text
 		}
 	}
-	for path, text := range tree(t, filepath.Join(w.dir, "st")) {
+	for path, text := range tree(t, w.state) {
 		if strings.HasSuffix(path, ".log") {
 			shown[path] = text
 		}

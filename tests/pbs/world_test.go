@@ -41,11 +41,12 @@ func withPrograms(m *testing.M) int {
 
 // world is a user of a PBS site: a home, a site file and the commands.
 type world struct {
-	t    *testing.T
-	dir  string // also HOME; on a file system that the compute nodes see
-	site string
-	env  []string
-	pbs  cluster
+	t     *testing.T
+	dir   string // on a file system that the compute nodes see; the fake's users have their home there too
+	state string // what the gateway keeps, on this host; short, since there are sockets in it
+	site  string
+	env   []string
+	pbs   cluster
 }
 
 // cluster is what differs between the fake and a real PBS.
@@ -72,7 +73,10 @@ func newWorld(t *testing.T, c cluster, gateway string) *world {
 		}
 		os.RemoveAll(dir)
 	})
-	w := &world{t: t, dir: dir, site: filepath.Join(dir, "site.toml"), pbs: c}
+	state, err := os.MkdirTemp("/tmp", "o4st")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(state) })
+	w := &world{t: t, dir: dir, state: state, site: filepath.Join(dir, "site.toml"), pbs: c}
 	w.write("site.toml", fmt.Sprintf(`[site]
 name = "p"
 scheduler = "pbs"
@@ -86,10 +90,10 @@ runtime_dir = %q
 %s
 `, filepath.Join(dir, "run"), c.gateway(), gateway, c.profile()))
 	w.env = []string{
-		"HOME=" + home(dir), "XDG_STATE_HOME=" + filepath.Join(dir, "st"), "PATH=" + programs + ":" + c.path(), "OPENAI4S_SITE=" + w.site,
+		"HOME=" + home(dir), "XDG_STATE_HOME=" + state, "PATH=" + programs + ":" + c.path(), "OPENAI4S_SITE=" + w.site,
 		"LANG=C.UTF-8", "SHELL=/bin/sh", "USER=" + os.Getenv("USER"), "LOGNAME=" + os.Getenv("USER"),
 	}
-	for _, name := range []string{"PBS_CONF_FILE", "PBS_SERVER", "PBS_EXEC"} {
+	for _, name := range []string{"PBS_CONF_FILE", "PBS_SERVER", "PBS_EXEC", "OPENAI4S_WORKER_ADVERTISE"} {
 		if v := os.Getenv(name); v != "" {
 			w.env = append(w.env, name+"="+v)
 		}
@@ -246,6 +250,21 @@ func (w *world) gone(id string) string {
 		return strings.Contains(text, "job_state = F")
 	})
 	return strings.ReplaceAll(text, "\n\t", "")
+}
+
+// silent waits until files of the workdir, that processes write to again and again, don't change any more.
+func (w *world) silent(files ...string) {
+	w.t.Helper()
+	for _, name := range files {
+		path := filepath.Join(w.dir, name)
+		last, since := w.read(path), time.Now()
+		w.until("what writes to "+name+" lives on", func() bool {
+			if text := w.read(path); text != last {
+				last, since = text, time.Now()
+			}
+			return time.Since(since) > 3*time.Second
+		})
+	}
 }
 
 func (w *world) read(path string) string {
