@@ -211,6 +211,13 @@ func (r *rig) again(w *workload) *workload {
 	return nil
 }
 
+// edit changes the record behind the machine's back.
+func (w *workload) edit(do func(*record)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do(w.rec)
+}
+
 func (w *workload) phase() scheduler.Phase { return w.view().Phase }
 
 // agentOf announces an agent of a job, with an attempt secret made of its name.
@@ -344,31 +351,42 @@ func (r *rig) join(w *workload, epoch, rank int, job string) (*client, wire.Answ
 	return c, c.admitted()
 }
 
-// records are the audit log's lines so far.
-func (r *rig) records() []map[string]any {
+// auditText is the audit log so far.
+func (r *rig) auditText() string {
 	r.t.Helper()
 	data, err := os.ReadFile(filepath.Join(r.dir, "audit.log"))
 	require.NoError(r.t, err)
+	return string(data)
+}
+
+// dialIns are the audit log's records of dial-ins so far.
+func (r *rig) dialIns() []map[string]any {
+	r.t.Helper()
 	var all []map[string]any
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(r.auditText()) {
 		var m map[string]any
-		require.NoError(r.t, json.Unmarshal([]byte(line), &m), "%q", line)
-		all = append(all, m)
+		decodeJSON(r.t, []byte(line), &m)
+		if m["event"] == "dial_in" {
+			all = append(all, m)
+		}
 	}
 	return all
 }
+
+func decodeJSON(t testing.TB, text []byte, into any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(text, into), "%q", text)
+}
+
+// createBody is what a workload is made of.
+type createBody = api.Create
 
 // lastDialIn waits until n dial-ins are recorded and returns the last one's verdict and cause.
 func (r *rig) lastDialIn(n int) (verdict, cause string) {
 	r.t.Helper()
 	var dials []map[string]any
 	require.Eventually(r.t, func() bool {
-		dials = nil
-		for _, m := range r.records() {
-			if m["event"] == "dial_in" {
-				dials = append(dials, m)
-			}
-		}
+		dials = r.dialIns()
 		return len(dials) >= n
 	}, 10*time.Second, 2*time.Millisecond, "waiting for dial-in %d", n)
 	last := dials[len(dials)-1]
