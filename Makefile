@@ -41,6 +41,10 @@ live: ## the end-to-end tests on a real Slurm of this machine: brought up, used,
 	tests/cluster/install.sh --accounting
 	$(GO) test -count=1 -timeout 20m -tags live ./tests/live/... ./scheduler/slurm/... ./sbatch/...
 
+live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/testing-on-pbs.md
+	tests/pbs/check.sh
+	$(GO) test -count=1 -timeout 60m -tags live ./tests/pbs
+
 fuzz: ## every fuzz target for FUZZTIME each
 	tests/fuzz.sh $(FUZZTIME)
 

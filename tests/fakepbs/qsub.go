@@ -87,7 +87,16 @@ func (s *server) qsub(req request) reply {
 	if bytes.Contains(j.script, []byte("\r\n")) {
 		return refused(2, "script contains cr, lf")
 	}
-	if r := j.apply(append(opts, directives(j.script)...)); r != nil { // the command line wins
+	given := ""
+	for _, o := range opts {
+		given += o.letter
+	}
+	for _, o := range directives(j.script) { // the command line wins
+		if strings.Contains("lvW", o.letter) || !strings.Contains(given, o.letter) {
+			opts = append(opts, o)
+		}
+	}
+	if r := j.apply(opts); r != nil {
 		return *r
 	}
 	if r := s.admit(j); r != nil {
@@ -130,12 +139,7 @@ func (j *job) apply(opts []option) *reply {
 		return &reply{Stderr: []byte("qsub: " + text + "\n" + qsubUsage), Code: 2}
 	}
 	lone := map[string]string{} // resources outside of select
-	seen := map[string]bool{}
 	for _, o := range opts {
-		if seen[o.letter] && !strings.Contains("lvW", o.letter) {
-			continue // the first wins
-		}
-		seen[o.letter] = true
 		switch o.letter {
 		case "N":
 			if !legalName.MatchString(o.value) {

@@ -105,7 +105,7 @@ func TestSuite(t *testing.T) {
 		Unknown: scheduler.JobID{ID: "9999998"},
 		Rejected: func(t *testing.T) scheduler.Submission {
 			s := submission(t, schedulertest.Job{Name: "openai4s-refused-0123456789ab"})
-			s.Args = append(s.Args, "-q", "nosuchqueue")
+			s.Args = append(s.Args, "-l", "nosuchresource=1")
 			return s
 		},
 		Walltime: 5 * time.Second,

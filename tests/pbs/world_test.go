@@ -22,7 +22,13 @@ var programs string
 
 func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
 
+// programsVariable names a folder with programs that are built already, where Go can't be used.
+const programsVariable = "OPENAI4S_TEST_PROGRAMS"
+
 func withPrograms(m *testing.M) int {
+	if programs = os.Getenv(programsVariable); programs != "" {
+		return runAll(m)
+	}
 	dir, err := os.MkdirTemp(shared(), "o4s-bin")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
