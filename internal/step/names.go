@@ -82,36 +82,40 @@ func (s *nameSet) claim(dir, port, name string) (string, error) {
 }
 
 func (s *nameSet) choose(dir, port, name string) string {
+	if candidate := path.Join(dir, name); s.free(candidate) {
+		return candidate
+	}
+	folder := path.Join(dir, port)
+	for n := 2; s.blocked(path.Join(folder, name)); n++ {
+		folder = path.Join(dir, port+"-"+strconv.Itoa(n))
+	}
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	if strings.HasSuffix(stem, "/") || stem == "" { // ".profile" is all stem
 		stem, ext = name, ""
 	}
-	candidates := []string{path.Join(dir, name), path.Join(dir, port, name)}
-	for n := 2; ; n++ {
-		for _, c := range candidates {
-			if s.free(c) {
-				return c
-			}
-		}
-		number := "-" + strconv.Itoa(n)
-		candidates = []string{path.Join(dir, port, stem+number+ext), path.Join(dir, port+number, name)}
+	candidate := path.Join(folder, name)
+	for n := 2; !s.free(candidate); n++ {
+		candidate = path.Join(folder, stem+"-"+strconv.Itoa(n)+ext)
 	}
+	return candidate
 }
 
 func (s *nameSet) free(name string) bool {
-	if s.taken[name] {
-		return false
-	}
+	return !s.taken[name] && !s.blocked(name) && !(s.files && s.parents[name])
+}
+
+// blocked reports whether a file stands where name needs a folder.
+func (s *nameSet) blocked(name string) bool {
 	if !s.files {
-		return true
+		return false
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if s.taken[dir] {
-			return false
+			return true
 		}
 	}
-	return !s.parents[name]
+	return false
 }
 
 func (s *nameSet) take(name string) {

@@ -3,6 +3,7 @@
 package step_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +14,14 @@ import (
 // agent is the program under test.
 var agent string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests wait for a bound of the contract and need no processor meanwhile.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(run(m))
+}
 
 // run builds the agent as it is released: static. OPENAI4S_AGENT names one that was built already.
 func run(m *testing.M) int {
