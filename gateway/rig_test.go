@@ -329,11 +329,6 @@ func (c *client) send(t wire.Type, payload any) {
 	require.NoError(c.t, wire.WriteFrame(c.conn, f))
 }
 
-func (c *client) beat() {
-	c.t.Helper()
-	require.NoError(c.t, wire.WriteFrame(c.conn, wire.Frame{Type: wire.Heartbeat}))
-}
-
 // exit reports the command's end and waits for the acknowledgement.
 func (c *client) exit(e wire.ExitReport) {
 	c.t.Helper()
@@ -348,7 +343,14 @@ func (c *client) exit(e wire.ExitReport) {
 func (r *rig) join(w *workload, epoch, rank int, job string) (*client, wire.Answer) {
 	r.t.Helper()
 	c := r.dial().hello(w.lines[epoch][rank], agentOf(job, string(rune('a'+rank))))
-	return c, c.admitted()
+	a := c.admitted()
+	r.eventually("registered", func() bool { // the answer comes first
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p := w.peers[rank]
+		return p != nil && p.conn.RemoteAddr().String() == c.conn.LocalAddr().String()
+	})
+	return c, a
 }
 
 // auditText is the audit log so far.
