@@ -71,7 +71,7 @@ func value(args []string, option, prefix string) string {
 	return ""
 }
 
-func TestPBSArguments(t *testing.T) {
+func TestCase17And18PBSArguments(t *testing.T) {
 	tests := map[string]struct {
 		change func(*scheduler.Request, *scheduler.Launch)
 		has    []string

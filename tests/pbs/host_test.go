@@ -112,3 +112,15 @@ func TestCase05ALostAnswerMakesNoSecondJob(t *testing.T) {
 	assert.Zero(t, e.code, e.stderr)
 	assert.Equal(t, 1, strings.Count(w.run("qselect", "-x").stdout, "\n"), "one job")
 }
+
+// Case 26: where the server forgets a job at its end, the ranks' own reports are what is believed.
+func TestCase26WithoutJobHistory(t *testing.T) {
+	w := newWorld(t, fakeWith(t, func(c *fakepbs.Config) { c.History = false }), "")
+	e := w.run("openai4s", "submit", "--embedded", "--wait", "--nodes", "2", helloIn(w))
+	require.Zero(t, e.code, e.stderr)
+	assert.Equal(t, "COMPLETED", w.status(workloadID.FindString(e.stderr)).Workload.Phase)
+	job := w.write("job.toml", "nodes = 2\nwalltime = \"5m\"\ncommand = [\"sh\", \"-c\", 'exit $((RANK * 4))']\n")
+	e = w.run("openai4s", "submit", "--embedded", "--wait", job)
+	assert.Equal(t, 4, e.code, e.stderr)
+	assert.Equal(t, "FAILED", w.status(workloadID.FindString(e.stderr)).Workload.Phase)
+}

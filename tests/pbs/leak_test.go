@@ -63,7 +63,7 @@ func processes(p places, environs func(args string) bool) {
 }
 
 // Cases 61 and 62: no secret, signature or nonce is where another user, the scheduler or a log could show it.
-func TestCase61NothingSecretIsShown(t *testing.T) {
+func TestCase61And62NothingSecretIsShown(t *testing.T) {
 	const secret = "hunter2-swordfish-0451"
 	w := newWorld(t, newCluster(t), "")
 	w.env = append(w.env, "HF_TOKEN="+secret)
