@@ -127,7 +127,7 @@ func TestCutAtEveryMessage(t *testing.T) {
 		}
 		return faults[i], true
 	})
-	r := newRig(t, rig.Options{Advertise: p.ln.Addr().String()})
+	r := newRig(t, rig.Options{Advertise: []string{p.ln.Addr().String()}})
 	p.target.Store(fmt.Sprintf("127.0.0.1:%d", r.Port))
 	alice := r.Alice(t)
 	for run := 0; run < runs || int(next.Load()) < len(faults); run++ {

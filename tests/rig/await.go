@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"os"
 	"testing"
 	"time"
@@ -39,4 +41,14 @@ func tail(path string) string {
 		return "…" + string(text[len(text)-most:])
 	}
 	return string(text)
+}
+
+// Random is that many random bytes in hex.
+func Random(t testing.TB, bytes int) string {
+	t.Helper()
+	b := make([]byte, bytes)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(b)
 }

@@ -58,7 +58,11 @@ func (d *Daemon) Start(t testing.TB) {
 	defer log.Close()
 	cmd := exec.Command(d.rig.Program("openai4s-gateway"), "--site", d.rig.Site)
 	d.account.dress(cmd)
-	cmd.Env = append(d.rig.environment(d.account.name, filepath.Dir(d.rig.State())), d.rig.options.Env...)
+	home := filepath.Dir(d.rig.State())
+	if d.rig.options.Cluster == nil { // one user's daemon: it must find that user's local jobs
+		home = d.rig.Alice(t).Home
+	}
+	cmd.Env = append(d.rig.environment(d.account.name, home), d.rig.options.Env...)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

@@ -8,8 +8,10 @@ package rig
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +28,14 @@ type Options struct {
 	// tables. The default profile is called default and takes 4 nodes of 4 ranks each.
 	Site, Gateway, Profiles string
 
+	// Host is the loopback address that the daemon listens on, "127.0.0.1" where it isn't said. Advertise is what the
+	// ranks are told to dial; %s in it is the port. Nothing said: the listener's own address.
+	Host      string
+	Advertise []string
+
+	// SiblingAgent: the site names no agent, so that the command line copies the one beside it.
+	SiblingAgent bool
+
 	// Embedded: the site names no gateway, there is no daemon, and the command line serves its own.
 	Embedded bool
 
@@ -34,9 +44,6 @@ type Options struct {
 
 	// Agent is a program that stands for the agent; "": the real one.
 	Agent string
-
-	// Advertise is where agents are told to dial; "": the daemon's own listener.
-	Advertise string
 
 	// Env is added to the environment of the daemon and of the users, "NAME=value".
 	Env []string
@@ -115,10 +122,13 @@ func (r *Rig) scheduler() string {
 // siteFile is the site's text.
 func (r *Rig) siteFile() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[site]\nname = \"lab\"\nscheduler = %q\nagent = %q\n%s\n", r.scheduler(), r.agent(), r.options.Site)
+	fmt.Fprintf(&b, "[site]\nname = \"lab\"\nscheduler = %q\n%s\n", r.scheduler(), r.options.Site)
+	if !r.options.SiblingAgent {
+		fmt.Fprintf(&b, "agent = %q\n", r.agent())
+	}
 	if !r.options.Embedded {
-		fmt.Fprintf(&b, "\n[gateway]\nlisten = \"127.0.0.1:%d\"\nadvertise = [%q]\ncontrol = %q\nstate_dir = %q\n%s\n",
-			r.Port, r.advertise(), r.control(), r.State(), r.options.Gateway)
+		fmt.Fprintf(&b, "\n[gateway]\nlisten = %q\nadvertise = [%s]\ncontrol = %q\nstate_dir = %q\n%s\n",
+			r.listen(), r.advertise(), r.control(), r.State(), r.options.Gateway)
 	}
 	if r.options.Profiles != "" {
 		b.WriteString("\n" + r.options.Profiles)
@@ -139,11 +149,24 @@ func (r *Rig) agent() string {
 	return r.Program("openai4s-agent")
 }
 
-func (r *Rig) advertise() string {
-	if r.options.Advertise != "" {
-		return r.options.Advertise
+func (r *Rig) listen() string {
+	host := r.options.Host
+	if host == "" {
+		host = "127.0.0.1"
 	}
-	return fmt.Sprintf("127.0.0.1:%d", r.Port)
+	return net.JoinHostPort(host, strconv.Itoa(r.Port))
+}
+
+func (r *Rig) advertise() string {
+	told := r.options.Advertise
+	if len(told) == 0 {
+		told = []string{r.listen()}
+	}
+	quoted := make([]string, len(told))
+	for i, a := range told {
+		quoted[i] = strconv.Quote(strings.ReplaceAll(a, "%s", strconv.Itoa(r.Port)))
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // Program is the path of one of the built programs.

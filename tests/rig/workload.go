@@ -83,18 +83,39 @@ func (u *User) AwaitEnd(t testing.TB, id string) Doc {
 // background submitted.
 func (u *User) AwaitOnly(t testing.TB, phase string) string {
 	t.Helper()
-	id := ""
+	id := u.only(t)
+	u.AwaitPhase(t, id, phase)
+	return id
+}
+
+// AwaitOnlyEnd waits for the end of the user's only workload.
+func (u *User) AwaitOnlyEnd(t testing.TB) Doc {
+	t.Helper()
+	return u.AwaitEnd(t, u.only(t))
+}
+
+func (u *User) only(t testing.TB) (id string) {
+	t.Helper()
 	Await(t, Patience, "a workload", func() bool {
-		ran := u.Run(t, "list", "--json")
-		if ran.Code != 0 {
-			t.Fatalf("list ended with %d\n%s%s", ran.Code, ran.Stdout, ran.Stderr)
-		}
-		all := ran.Doc(t).List("workloads")
-		if len(all) == 1 {
-			id = Doc(all[0].(map[string]any)).Text("id")
+		if all := u.List(t); len(all) == 1 {
+			id = all[0].Text("id")
 		}
 		return id != ""
 	})
-	u.AwaitPhase(t, id, phase)
 	return id
+}
+
+// List is what the user is shown of all their workloads, newest first.
+func (u *User) List(t testing.TB) []Doc {
+	t.Helper()
+	ran := u.Run(t, "list", "--json")
+	if ran.Code != 0 {
+		t.Fatalf("list ended with %d\n%s%s", ran.Code, ran.Stdout, ran.Stderr)
+	}
+	var all []Doc
+	for _, w := range ran.Doc(t).List("workloads") {
+		d, _ := w.(map[string]any)
+		all = append(all, d)
+	}
+	return all
 }
