@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
@@ -119,7 +118,7 @@ func (a *app) options() (daemon.Options, error) {
 		if err != nil {
 			return daemon.Options{}, err
 		}
-		o.StateDir, o.Control, o.Embedded = dir, filepath.Join(dir, "control.sock"), true
+		o.StateDir, o.Control, o.Embedded = dir, daemon.ControlSocket(dir), true
 	}
 	return o, nil
 }

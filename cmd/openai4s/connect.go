@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -77,7 +76,7 @@ func (c *connection) dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join(dir, "control.sock")
+	socket := daemon.ControlSocket(dir)
 	giveUp := time.Now().Add(startingFor)
 	for {
 		client, info, err := api.Dial(ctx, socket)

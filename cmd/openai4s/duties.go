@@ -45,7 +45,13 @@ func tend(ctx context.Context, a *app, gateway *api.Client, system scheduler.Sys
 
 // perform does what the gateway wants of the owner and returns the workload as it is afterwards.
 func (d duty) perform(ctx context.Context, w api.Workload) (api.Workload, error) {
-	if len(w.Wants) == 0 || w.UID != os.Getuid() {
+	if w.UID != os.Getuid() {
+		return w, nil
+	}
+	if w.Phase == scheduler.Submitting && w.Job.ID == "" && len(w.Wants) == 0 && time.Since(w.CreatedAt) > strayAfter {
+		return d.findStray(ctx, w)
+	}
+	if len(w.Wants) == 0 {
 		return w, nil
 	}
 	var failed []error
@@ -115,11 +121,33 @@ func (d duty) submitNext(ctx context.Context, w api.Workload) (api.Workload, err
 	}
 	d.app.note("%s lost its allocation; submitting the next", w.ID)
 	h := handover{app: d.app, gateway: d.gateway, system: d.system, record: kept}
-	after, err := h.resume(ctx, w)
+	created, err := d.gateway.Allocate(ctx, w.ID)
+	if err != nil {
+		return w, fmt.Errorf("asking for the next allocation: %w", err)
+	}
+	after, err := h.submit(ctx, created)
 	if err != nil {
 		return w, err
 	}
 	return after, nil
+}
+
+// strayAfter is how old a workload without a job must be before another command than the one that submits it looks
+// for the job: a command that still runs reports it itself.
+const strayAfter = time.Minute
+
+// findStray looks for the job of a workload whose submitting command died before it reported one. Nothing is
+// submitted here: that is for submit --resume.
+func (d duty) findStray(ctx context.Context, w api.Workload) (api.Workload, error) {
+	h := handover{app: d.app, gateway: d.gateway, system: d.system}
+	job, err := h.find(ctx, w)
+	if errors.Is(err, errNotThere) {
+		return w, fmt.Errorf("%w; openai4s submit --resume %s hands it over again", err, w.ID)
+	}
+	if err != nil {
+		return w, err
+	}
+	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
 }
 
 func jobID(w api.Workload) scheduler.JobID {
@@ -173,7 +201,7 @@ func (d *duties) run(ctx context.Context, o waiting) {
 			}
 			w = now
 		case <-due.C:
-			if len(w.Wants) > 0 {
+			if len(w.Wants) > 0 || w.Phase == scheduler.Submitting {
 				_, err := duty{o.app, o.conn.gateway(), o.system}.perform(ctx, w)
 				if err != nil && err.Error() != said && ctx.Err() == nil && !o.quiet {
 					said = err.Error()

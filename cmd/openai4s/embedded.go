@@ -22,8 +22,6 @@ import (
 )
 
 const (
-	// maxSocketPath is what a Unix socket's name may have on Linux, without the final NUL.
-	maxSocketPath = 107
 	// maxGatewayLog is the size beyond which the embedded gateway's log begins anew.
 	maxGatewayLog = 8 << 20
 	// idlePoll is how often a gateway that outlives its own workload looks whether others are done.
@@ -38,25 +36,11 @@ type ownGateway struct {
 
 // stateDir is where the embedded gateway of this site, user and host keeps what must survive it.
 func stateDir(s site.Site) (string, error) {
-	base := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) { // the convention's own rule: a relative one is ignored
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("finding the home folder: %w", err)
-		}
-		base = filepath.Join(home, ".local", "state")
+	dir, err := daemon.UserState(s)
+	if errors.Is(err, daemon.ErrSocketPath) {
+		return "", &failure{exit: exitBadFile, message: err.Error(), hint: "set XDG_STATE_HOME to a shorter path"}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("finding this host's name: %w", err)
-	}
-	dir := filepath.Join(base, "openai4s", s.Name+"-"+host)
-	if n := len(filepath.Join(dir, "control.sock")); n > maxSocketPath {
-		return "", &failure{exit: exitBadFile,
-			message: fmt.Sprintf("the folder %s is too deep for a socket: %d bytes with control.sock, at most %d", dir, n, maxSocketPath),
-			hint:    "set XDG_STATE_HOME to a shorter path"}
-	}
-	return dir, nil
+	return dir, err
 }
 
 // serve runs the gateway inside this process until stop. daemon.ErrLocked: another process serves this state.

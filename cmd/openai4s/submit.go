@@ -22,6 +22,7 @@ type submitCommand struct {
 	Quiet          bool   `short:"q" help:"Tell nothing but errors, and copy no output."`
 	DryRun         bool   `help:"As render: show what would be submitted."`
 	IdempotencyKey string `placeholder:"K" help:"A word of yours: a second submit with the same one shows the first's workload."`
+	Recover        int    `placeholder:"N" help:"Ask for a new allocation, at most N times, when one is lost (a node fails, it is preempted). Each is a new epoch."`
 	Resume         string `placeholder:"ID" help:"Settle a workload whose submission is unknown: look it up, and hand it over if it isn't there."`
 }
 
@@ -91,6 +92,9 @@ func (c *submitCommand) Run(a *app) error {
 	return c.follow(a, conn, system, w, false)
 }
 
+// maxRecover bounds --recover, as the gateway does.
+const maxRecover = 100
+
 // check refuses flags that contradict each other.
 func (c *submitCommand) check(a *app) error {
 	switch {
@@ -98,6 +102,8 @@ func (c *submitCommand) check(a *app) error {
 		return usage("submit wants a job file")
 	case c.Job != "" && c.Resume != "":
 		return usage("--resume goes on with a workload that exists: no job file beside it")
+	case c.Recover < 0 || c.Recover > maxRecover:
+		return usage("--recover must be 0 to %d", maxRecover)
 	case c.Resume != "" && c.DryRun:
 		return usage("--resume and --dry-run don't go together")
 	case c.Logs != nil && *c.Logs && (a.json || c.Quiet):
@@ -123,6 +129,7 @@ func (c *submitCommand) create(j scheduler.Job, r scheduler.Request) (api.Create
 		Request:        r,
 		Start:          api.Start{Argv: j.Command, Setup: setup, Env: j.Env, Secrets: secrets},
 		Outputs:        j.Outputs,
+		Recover:        c.Recover,
 	}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrSocketPath is returned by UserState for a folder that is too deep for a socket.
-var ErrSocketPath = errors.New("the state folder's path is too long for a socket; set XDG_STATE_HOME to a shorter one")
+var ErrSocketPath = errors.New("the state folder's path is too long for a socket")
 
 // maxSocketPath is what a Unix socket's name may have on Linux, without the final NUL.
 const maxSocketPath = 107
