@@ -28,6 +28,7 @@ func TestFind(t *testing.T) {
 		"a live one, no history":        {qselect: `[ "$1" = -x ] || { echo 584.pbshead; exit 0; }` + "\n" + off, want: []scheduler.JobID{{ID: "584.pbshead"}}},
 		"the same one in both":          {qselect: "echo 584.pbshead", want: []scheduler.JobID{{ID: "584.pbshead"}}},
 		"server down":                   {qselect: down, fails: true},
+		"server down at the first":      {qselect: `[ "$1" = -x ] && exit 0` + "\n" + down, fails: true},
 		"server down at the second":     {qselect: `[ "$1" = -x ] || exit 0` + "\n" + down, fails: true},
 		"text that is no id":            {qselect: "echo hello", fails: true},
 		"the half of an answer, killed": {qselect: "echo 1.s; kill -9 $$", fails: true},

@@ -261,6 +261,13 @@ func TestAdministratorRemovedIt(t *testing.T) {
 	assert.Equal(t, scheduler.AdminCancelled, o.Reason)
 }
 
+// A substate that says "failed" beside exit code 0 is a contrary word of the scheduler: no success.
+func TestExitCodeZeroOfAFailedJobIsNoSuccess(t *testing.T) {
+	o, ok := record{attrs: []attr{{"Job_Name", "x"}, {"job_state", "F"}, {"substate", "93"}, {"Exit_status", "0"}, {"exec_host", "n1/0"}}}.observe()
+	require.True(t, ok)
+	assert.Equal(t, scheduler.Failed, o.Phase)
+}
+
 func FuzzRecords(f *testing.F) {
 	for _, name := range []string{"F-exit3", "F-ranks", "H-depend"} {
 		out, err := os.ReadFile("testdata/records/" + name + ".qstat-x-f.out")
