@@ -66,7 +66,7 @@ max_nodes = 4
 [profiles.quick]
 partition = "short"
 max_nodes = 1
-walltime = "1m"
+walltime = "2m"
 directives = ["--nice=7", "--constraint=lab"]
 prologue = ["FROM_PROLOGUE=yes; export FROM_PROLOGUE"]
 `
@@ -81,7 +81,7 @@ func TestProfile(t *testing.T) {
 	require.Equal(t, "prologue yes, setup yes-too\n", output)
 	theirs := controller(t, shared, w.Text("job", "id"))
 	require.Equal(t, "short", theirs["Partition"])
-	require.Equal(t, "00:01:00", theirs["TimeLimit"])
+	require.Equal(t, "00:02:00", theirs["TimeLimit"])
 	require.Equal(t, "7", theirs["Nice"])
 	require.Equal(t, "lab", theirs["Features"])
 
