@@ -39,7 +39,7 @@ race: ## the same under the race detector
 
 live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
 	tests/cluster/install.sh --accounting
-	$(GO) test -count=1 -timeout 20m -tags live ./tests/live/... ./scheduler/slurm/... ./sbatch/...
+	$(GO) test -count=1 -timeout 20m -tags live ./tests/live/... ./tests/breakage ./scheduler/slurm/... ./sbatch/...
 
 live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/testing-on-pbs.md
 	tests/pbs/check.sh
@@ -47,6 +47,9 @@ live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/te
 
 fuzz: ## every fuzz target for FUZZTIME each
 	tests/fuzz.sh $(FUZZTIME)
+
+soak: ## 500 random rounds of breakage on this machine; O4S_SEED repeats one
+	O4S_ROUNDS=500 $(GO) test -count=1 -timeout 3h -v -run TestRandomRounds ./tests/breakage
 
 bench: ## the figures of docs/performance.md, each beside a reference measured in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./gateway ./credential ./tests/bench

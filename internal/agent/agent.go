@@ -95,6 +95,8 @@ type rank struct {
 	dialling bool
 	stopDial context.CancelFunc
 	joined   bool // admitted at least once
+	outcast  bool // the gateway wants no more of it
+	short    int  // how many links in a row were cut soon after they came up
 
 	startID string
 	command *command
@@ -115,17 +117,25 @@ type rank struct {
 func (r *rank) run() int {
 	var err error
 	bundleRead, stop := context.WithCancel(r.ctx)
-	go func() { // a TERM while the bundle is waited for
-		select {
-		case s := <-r.signals:
-			if s == syscall.SIGTERM || s == syscall.SIGINT {
-				stop()
+	termed := make(chan bool, 1) // while the bundle was waited for
+	go func() {
+		for {
+			select {
+			case s := <-r.signals:
+				if s == syscall.SIGTERM || s == syscall.SIGINT {
+					stop()
+					termed <- true
+					return
+				}
+			case <-bundleRead.Done():
+				termed <- false
+				return
 			}
-		case <-bundleRead.Done():
 		}
 	}()
 	r.head, r.credential, err = readBundle(bundleRead, r.Options)
 	stop()
+	ended := <-termed
 	if err != nil {
 		return failed(r.Options, err)
 	}
@@ -136,6 +146,9 @@ func (r *rank) run() int {
 		return failed(r.Options, err)
 	}
 	r.startDial()
+	if ended {
+		r.signalled(syscall.SIGTERM)
+	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for !r.over {
@@ -215,11 +228,23 @@ func (r *rank) startDial() {
 	}
 	r.dialling, r.stopDial = true, cancel
 	line := r.credential
-	d := &dialer{head: r.head, hello: func(local net.Addr) ([]byte, error) { return r.hello(line, local) }}
+	d := &dialer{head: r.head, wait: r.redialWait(), hello: func(local net.Addr) ([]byte, error) { return r.hello(line, local) }}
 	go func() {
 		a, err := d.dial(ctx)
 		r.dialled <- dialResult{a, err}
 	}()
+}
+
+// shortLink is less than a link lives whose gateway wants it.
+const shortLink = 10 * time.Second
+
+// redialWait is how long to wait before the next dial: a gateway that admits a rank and cuts it off again must not be
+// dialled as fast as it can answer.
+func (r *rank) redialWait() time.Duration {
+	if r.short < 2 {
+		return 0
+	}
+	return min(firstPause<<min(r.short, 16), longestPause)
 }
 
 func (r *rank) hello(credential []byte, local net.Addr) ([]byte, error) {
@@ -247,7 +272,7 @@ func (r *rank) dialledIn(d dialResult) {
 	if d.answer.Resume != "" {
 		r.credential = []byte(d.answer.Resume)
 	}
-	l := &link{conn: d.conn}
+	l := &link{conn: d.conn, since: time.Now()}
 	r.link = l
 	r.current.Store(l)
 	go r.read(l)
@@ -264,11 +289,12 @@ func (r *rank) dialledIn(d dialResult) {
 // that its epoch is over.
 func (r *rank) barred(err error) {
 	fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: %v\n", r.Rank, err)
+	r.outcast = true
 	if r.command != nil && r.exit == nil {
 		r.stop(wire.CauseOrder)
 		return
 	}
-	r.leaveWith(exitBootstrap)
+	r.leaveAlone()
 }
 
 func (r *rank) read(l *link) {

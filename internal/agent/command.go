@@ -27,6 +27,7 @@ type command struct {
 	cmd    *exec.Cmd
 	grace  time.Duration
 	output *output
+	guard  *guard    // nil: none is there
 	cause  string    // what ends it, if not itself
 	kill   time.Time // when KILL follows
 	done   chan result
@@ -39,8 +40,8 @@ type result struct {
 }
 
 // startCommand starts the command in its own process group. The error's text is for people; its code is what a shell
-// would exit with.
-func startCommand(o wire.StartOrder, env []string, out *output) (*command, *wire.ExitReport) {
+// would exit with. task is the mark in env that its guard goes by; "": it gets none.
+func startCommand(o wire.StartOrder, env []string, out *output, task string) (*command, *wire.ExitReport) {
 	argv := o.Argv
 	if len(o.Setup) > 0 {
 		argv = withSetup(o.Setup, o.Argv)
@@ -67,6 +68,10 @@ func startCommand(o wire.StartOrder, env []string, out *output) (*command, *wire
 		return nil, &wire.ExitReport{Code: code, Message: fmt.Sprintf("starting %s: %v", argv[0], plainExecError(err))}
 	}
 	c := &command{cmd: cmd, grace: time.Duration(o.GraceMS) * time.Millisecond, output: out, done: make(chan result, 1)}
+	if task != "" {
+		// Without one the command runs all the same: it guards against the agent's own violent end alone.
+		c.guard, _ = startGuard(cmd.Process.Pid, task)
+	}
 	go c.wait()
 	return c, nil
 }
@@ -161,7 +166,7 @@ func (c *command) terminate(cause string, grace time.Duration) {
 // killAll ends everything below the agent.
 func (c *command) killAll() {
 	c.signal(syscall.SIGKILL)
-	for _, pid := range everyBelow() {
+	for _, pid := range everyBelow(c.guard.pid()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
@@ -186,18 +191,19 @@ func (c *command) wait() {
 	default:
 		e.code, e.message = codeNotExecutable, err.Error()
 	}
-	endLeft(c.cmd.Process.Pid)
+	endLeft(c.cmd.Process.Pid, c.guard.pid())
+	c.guard.release()
 	c.output.finish(time.Second)
 	c.done <- e
 }
 
 // endLeft ends what outlived the command: TERM, two seconds, KILL, until nothing is there.
-func endLeft(group int) {
+func endLeft(group, guard int) {
 	start := time.Now()
 	pause := time.Millisecond
 	for told := false; ; {
-		reap(0)
-		left := everyBelow()
+		reap(guard)
+		left := everyBelow(guard)
 		if len(left) == 0 {
 			return
 		}

@@ -35,6 +35,7 @@ const (
 // dialer brings the rank to the gateway, again and again.
 type dialer struct {
 	head  bundle.Header
+	wait  time.Duration // before the first try
 	hello func(local net.Addr) ([]byte, error)
 }
 
@@ -51,6 +52,9 @@ func (d *dialer) dial(ctx context.Context) (admitted, error) {
 	pauses := &backoff.ExponentialBackOff{InitialInterval: firstPause, RandomizationFactor: 0.5, Multiplier: 1.7, MaxInterval: longestPause}
 	pauses.Reset()
 	said := map[string]string{}
+	if !sleep(ctx, d.wait) {
+		return admitted{}, d.gaveUp(ctx, said)
+	}
 	for {
 		for _, address := range d.head.Addresses {
 			a, err := d.try(ctx, address)
@@ -64,13 +68,21 @@ func (d *dialer) dial(ctx context.Context) (admitted, error) {
 				said[address] = plainDialError(err)
 			}
 		}
-		timer := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pauses.NextBackOff()) {
 			return admitted{}, d.gaveUp(ctx, said)
-		case <-timer.C:
 		}
+	}
+}
+
+// sleep waits; false: ctx ended first.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -91,25 +103,26 @@ func (d *dialer) gaveUp(ctx context.Context, said map[string]string) error {
 
 // try makes one attempt at one address.
 func (d *dialer) try(ctx context.Context, address string) (a admitted, err error) {
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("no answer within %s", tryTimeout))
 	defer cancel()
 	// No proxy is asked: the gateway is a machine of the cluster, and what a proxy variable names is not.
 	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return a, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	raw := conn
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer func() {
-		if !stop() && err == nil {
-			err = context.Cause(ctx)
+		if !stop() {
+			err = context.Cause(ctx) // and not that its connection was closed
 		}
 		if err != nil {
-			conn.Close()
+			raw.Close()
 		}
 	}()
-	local := conn.LocalAddr()
+	local := raw.LocalAddr()
 	if d.head.TLS == "on" {
-		t := tls.Client(conn, pinned(d.head.Pins))
+		t := tls.Client(raw, pinned(d.head.Pins))
 		if err := t.HandshakeContext(ctx); err != nil {
 			return a, fmt.Errorf("TLS: %w", err)
 		}

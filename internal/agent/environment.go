@@ -46,6 +46,7 @@ func (r *rank) environment(o wire.StartOrder) ([]string, error) {
 	set("OPENAI4S_NODE_RANK", strconv.Itoa(o.NodeRank))
 	set("OPENAI4S_HOSTS", o.Hosts)
 	set("OPENAI4S_HOSTFILE", hostfile)
+	set(guardVariable, r.task())
 	set("MASTER_ADDR", o.MasterAddr)
 	set("MASTER_PORT", strconv.Itoa(o.MasterPort))
 	return lastWins(env), nil

@@ -31,9 +31,8 @@ func (r *rank) leaveWith(code int) {
 // leaveTold: all is over and the gateway has said the gang's code. It becomes the job's by RUN/exit-<epoch>, so the
 // rank itself leaves with 0, or else its own code would count. Where RUN can't be written, its own code is the next best.
 func (r *rank) leaveTold(o wire.StopOrder) {
-	path := filepath.Join(r.dir(), "exit-"+strconv.FormatInt(r.Epoch, 10))
 	code := r.ownCode()
-	if err := writeOnce(path, strconv.Itoa(o.ExitCode)+"\n"); err != nil {
+	if err := writeOnce(r.exitFile(), strconv.Itoa(o.ExitCode)+"\n"); err != nil {
 		fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: the job's exit code can't be left in RUN: %v\n", r.Rank, err)
 	} else {
 		code = 0
@@ -89,7 +88,16 @@ func (r *rank) leaveAlone() {
 			fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: its end can't be reported: no gateway, and %v\n", r.Rank, err)
 		}
 	}
-	r.leaveWith(r.ownCode())
+	code := r.ownCode()
+	if _, err := os.Stat(r.exitFile()); err == nil && r.joined {
+		code = 0 // the job's exit code stands in RUN
+	}
+	r.leaveWith(code)
+}
+
+// exitFile holds the exit code of the whole gang.
+func (r *rank) exitFile() string {
+	return filepath.Join(r.dir(), "exit-"+strconv.FormatInt(r.Epoch, 10))
 }
 
 // checkInputs holds the pinned inputs against what this node sees.

@@ -18,7 +18,8 @@ const (
 
 // link is one admitted connection. Sending never blocks the caller.
 type link struct {
-	conn net.Conn
+	conn  net.Conn
+	since time.Time
 
 	mu      sync.Mutex
 	queue   []byte
@@ -35,15 +36,18 @@ func (l *link) send(f wire.Frame) {
 	l.push(f)
 }
 
-// sendCopy queues copied output, or drops it where too much waits.
+// sendCopy queues copied output or progress, or drops it where too much waits. Dropped output is marked in the output.
 func (l *link) sendCopy(f wire.Frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	output := f.Type == wire.Stdout || f.Type == wire.Stderr
 	if l.copied+len(f.Payload) > maxCopy {
-		l.dropped += len(f.Payload)
+		if output {
+			l.dropped += len(f.Payload)
+		}
 		return
 	}
-	if l.dropped > 0 {
+	if l.dropped > 0 && output {
 		mark := fmt.Appendf(nil, "\n[openai4s: %d bytes dropped]\n", l.dropped)
 		l.dropped = 0
 		l.push(wire.Frame{Type: f.Type, Payload: mark})

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/openai4s/hpc/gateway/wire"
 )
 
@@ -20,6 +22,8 @@ var progressMarks = [][]byte{[]byte("@openai4s:progress "), []byte("@lspo:progre
 const (
 	// maxLine is how much of an unfinished line is held back so that lines of several ranks aren't torn.
 	maxLine = 64 << 10
+	// maxPipe is the most that a pipe holds.
+	maxPipe = 1 << 20
 	// lineWait is how long it is held back.
 	lineWait = 150 * time.Millisecond
 )
@@ -113,13 +117,39 @@ func (o *output) forward(r *os.File, kind wire.Type, to io.Writer) {
 		late := errors.Is(err, os.ErrDeadlineExceeded) && !o.finishing()
 		switch {
 		case err != nil && !late:
-			o.emit(buf, kind, to)
+			o.emit(o.lines(append(buf, remaining(r)...), kind, to), kind, to)
 			return
 		case len(buf) == cap(buf), late && !mayBeProgress(buf):
 			o.emit(buf, kind, to)
 			buf = buf[:0]
 		}
 	}
+}
+
+// remaining is what a pipe still holds once the time to read it is over: whoever reads our output may be slow, and the
+// command has written this all the same.
+func remaining(r *os.File) []byte {
+	_ = r.SetReadDeadline(time.Time{})
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var left []byte
+	_ = raw.Read(func(fd uintptr) bool {
+		buf := make([]byte, maxLine)
+		for len(left) < maxPipe { // whoever still writes now must not keep us
+			n, err := unix.Read(int(fd), buf)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n <= 0 {
+				break // its end, or nothing more for now
+			}
+			left = append(left, buf[:n]...)
+		}
+		return true
+	})
+	return left
 }
 
 // lines passes on every whole line and returns the rest, moved to the front.

@@ -27,7 +27,7 @@ func (r *rank) signalled(s os.Signal) {
 	switch s {
 	case syscall.SIGCHLD:
 		if r.command != nil && r.exit == nil {
-			reap(r.command.cmd.Process.Pid)
+			reap(r.command.cmd.Process.Pid, r.command.guard.pid())
 		}
 	case syscall.SIGWINCH: // the warning: one that a program without a handler ignores, as the command gets it too
 		r.stop(wire.CauseWalltime)
@@ -58,6 +58,9 @@ func (r *rank) arrived(a arrival) {
 	}
 	if a.err != nil {
 		r.link.close()
+		if r.short++; time.Since(r.link.since) > shortLink {
+			r.short = 0
+		}
 		r.link = nil
 		r.current.Store(nil)
 		if r.done != nil {
@@ -124,7 +127,7 @@ func (r *rank) start(o wire.StartOrder) {
 		return
 	}
 	out := &output{stdout: r.Stdout, stderr: r.Stderr, copy: r.copyOut(), progress: r.progress()}
-	c, report := startCommand(o, env, out)
+	c, report := startCommand(o, env, out, r.task())
 	if report != nil {
 		report.Seq = seqExit
 		fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: %s\n", r.Rank, report.Message)
@@ -139,6 +142,14 @@ func (r *rank) start(o wire.StartOrder) {
 	}
 }
 
+// task is the mark of the command's processes, "" where this process can't be started again as their guard.
+func (r *rank) task() string {
+	if r.Unguarded {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d.%d", r.head.Workload, r.Epoch, r.Rank)
+}
+
 // ended takes the command's end.
 func (r *rank) ended(e result) {
 	r.results, r.kill, r.warn = nil, nil, nil
@@ -151,6 +162,10 @@ func (r *rank) finish(e *wire.ExitReport) {
 		e.Code = 0
 	}
 	r.exit = e
+	if r.outcast {
+		r.leaveAlone()
+		return
+	}
 	r.report(wire.Exit, e)
 	r.leave = time.After(ackWait)
 	if e.Cause == wire.CauseScheduler {

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,7 @@ func processes() []process {
 
 // everyBelow lists every living process below this one, those that called setsid too: the agent is a child
 // subreaper, so that orphans come to it.
-func everyBelow() []int {
+func everyBelow(except int) []int {
 	children := map[int][]process{}
 	for _, p := range processes() {
 		children[p.parent] = append(children[p.parent], p)
@@ -62,7 +63,7 @@ func everyBelow() []int {
 		pid := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, c := range children[pid] {
-			if !c.ended {
+			if !c.ended && c.pid != except {
 				below = append(below, c.pid)
 			}
 			todo = append(todo, c.pid)
@@ -71,11 +72,11 @@ func everyBelow() []int {
 	return below
 }
 
-// reap takes the ends of orphans that came to this process. The command itself is waited for by its owner.
-func reap(command int) {
+// reap takes the ends of orphans that came to this process. The command and its guard are waited for by their owner.
+func reap(except ...int) {
 	self := os.Getpid()
 	for _, p := range processes() {
-		if p.ended && p.parent == self && p.pid != command {
+		if p.ended && p.parent == self && !slices.Contains(except, p.pid) {
 			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil) // somebody else may have been faster
 		}
 	}

@@ -88,7 +88,7 @@ func TestStopTakesTheWholeTree(t *testing.T) {
 func TestTermComesFirst(t *testing.T) {
 	r := newRig(t, rig.Options{})
 	alice := r.Alice(t)
-	id := alice.Submit(t, rig.Shell(2, `trap "sleep 1; echo saved; exit 0" TERM; echo up; sleep 600 & wait`, "[signal]\ngrace = \"20s\""))
+	id := alice.Submit(t, rig.Shell(2, `trap "`+saving+`echo saved; exit 0" TERM; echo up; sleep 600 & wait`, "[signal]\ngrace = \"20s\""))
 	awaitOutput(t, alice, id, "up", 2)
 	require.Zero(t, alice.Run(t, "cancel", id).Code)
 	requireCancelled(t, alice.AwaitEnd(t, id))

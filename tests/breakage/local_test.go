@@ -11,6 +11,9 @@ import (
 // rankVariable is what the launcher tells a rank its number in.
 const rankVariable = "OPENAI4S_RANK"
 
+// saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
+const saving = "sleep 1; "
+
 func setUp(testing.TB) {}
 
 func newRig(t *testing.T, o rig.Options) *rig.Rig {

@@ -14,6 +14,9 @@ const rankVariable = "SLURM_PROCID"
 
 var shared *cluster.Cluster
 
+// saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
+const saving = ""
+
 func setUp(t testing.TB) { shared = cluster.Up(t, cluster.Options{Accounting: true}) }
 
 func newRig(t *testing.T, o rig.Options) *rig.Rig {
