@@ -53,6 +53,9 @@ func processes() []process {
 // everyBelow lists every living process below this one, those that called setsid too: the agent is a child
 // subreaper, so that orphans come to it.
 func everyBelow(except int) []int {
+	if childless(except) {
+		return nil // orphans come to us: no child, nothing below
+	}
 	children := map[int][]process{}
 	for _, p := range processes() {
 		children[p.parent] = append(children[p.parent], p)
@@ -74,10 +77,35 @@ func everyBelow(except int) []int {
 
 // reap takes the ends of orphans that came to this process. The command and its guard are waited for by their owner.
 func reap(except ...int) {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == nil && info.Signo == 0 {
+		return // nothing has ended: the table need not be read
+	}
 	self := os.Getpid()
 	for _, p := range processes() {
 		if p.ended && p.parent == self && !slices.Contains(except, p.pid) {
 			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil) // somebody else may have been faster
 		}
 	}
+}
+
+// childless tells whether this process has no child but one, living or ended. It reads a few small files where the
+// whole process table of a large node is many; false where they don't tell.
+func childless(except int) bool {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return false
+	}
+	for _, t := range tasks {
+		children, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if err != nil {
+			return false
+		}
+		for _, pid := range strings.Fields(string(children)) {
+			if pid != strconv.Itoa(except) {
+				return false
+			}
+		}
+	}
+	return len(tasks) > 0
 }
