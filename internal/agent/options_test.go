@@ -99,7 +99,6 @@ func TestExpand(t *testing.T) {
 		{"n[1-2]x", "!"},
 		{"n[0-9999999999]", "!"},
 		{"n[0-2000000]", "!"},
-		{"n[00000000000000000000000000000000000000000001]", "!"},
 	} {
 		t.Run(tt.list, func(t *testing.T) {
 			hosts, err := expand(tt.list)
