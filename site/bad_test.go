@@ -75,7 +75,6 @@ var badSites = []badSite{
 	{"negative bound", slurmHead + profileP + "[gateway]\npending_per_source = -1 #!\n", "gateway.pending_per_source", "-1 is out of range, it must be from 0 to 2000000", ""},
 	{"no live workload", slurmHead + profileP + "[gateway]\nmax_live = 0 #!\n", "gateway.max_live", "it must be from 1 to 1000000", ""},
 	{"group with a blank", slurmHead + profileP + "[gateway]\nadmins = [\"hpc adm\"] #!\n", "gateway.admins[0]", "is not a group's name", "Unix groups"},
-	{"unknown attestation", slurmHead + profileP + "[gateway]\nattest = \"krb5\" #!\n", "gateway.attest", `"krb5" is no way to attest`, `"munge"`},
 	{"bound below the widest job", slurmHead + "[gateway]\npending_handshakes = 500 #!\n[profiles.small]\nmax_nodes = 2\n[profiles.gpu]\nmax_nodes = 64\nmax_ranks_per_node = 8\n",
 		"gateway.pending_handshakes", `500 is below the 512 ranks of the widest allocation, of profile "gpu", which could then never start`, "512 or more, or to 0, which derives 640"},
 	{"no profile", slurmHead, "profiles", "names no profile", "[profiles.default]"},

@@ -51,7 +51,6 @@ var siteEntries = []entry[Site]{
 	{"gateway.metrics", "where /metrics and /healthz are served; empty: nowhere", func(s Site) string { return quoted(s.Gateway.Metrics) }},
 	{"gateway.history", "how long workloads that ended are remembered", func(s Site) string { return span(s.Gateway.HistoryTTL) }},
 	{"gateway.max_live", "live workloads that a user may have", func(s Site) string { return strconv.Itoa(s.Gateway.MaxLive) }},
-	{"gateway.attest", "munge: ranks prove their user as well; empty: not", func(s Site) string { return quoted(s.Gateway.Attest) }},
 }
 
 var profileEntries = []entry[Profile]{

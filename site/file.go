@@ -73,7 +73,6 @@ type rawGateway struct {
 	Metrics          string             `toml:"metrics"`
 	History          *tomlfile.Duration `toml:"history"`
 	MaxLive          *int               `toml:"max_live"`
-	Attest           string             `toml:"attest"`
 }
 
 type rawProfile struct {

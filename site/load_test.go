@@ -60,7 +60,7 @@ func TestLoadEveryKey(t *testing.T) {
 		Listen: "0.0.0.0:8761", Advertise: []string{"head-ib0:8761", "[fd00::1]:8761"}, Control: "/run/lab/control.sock", StateDir: "/srv/openai4s",
 		TLS: "optional", HandshakeTimeout: 20 * time.Second, DialTimeout: 5 * time.Minute, Pending: 600, PerSource: 12, OrphanTTL: 20 * time.Minute,
 		RankLostAfter: 6 * time.Minute, CredentialTTL: 14 * day, AbsenceDeadline: 15 * time.Minute, Cancel: true, Admins: []string{"hpcadm"},
-		Metrics: "127.0.0.1:9761", HistoryTTL: 60 * day, MaxLive: 50, Attest: "munge",
+		Metrics: "127.0.0.1:9761", HistoryTTL: 60 * day, MaxLive: 50,
 	}, s.Gateway)
 	assert.Equal(t, map[string]Profile{"gpu-batch": {
 		Name: "gpu-batch", Description: "Long unattended GPU runs", RequireAccount: true, MaxNodes: 64, MaxRanksPerNode: 8, CPUsPerRank: 4, MaxCPUsPerRank: 16,

@@ -57,8 +57,7 @@ type Gateway struct {
 	Admins           []string
 	Metrics          string // listener of /metrics and /healthz; "": none
 	HistoryTTL       time.Duration
-	MaxLive          int    // live workloads a user may have
-	Attest           string // "" | munge
+	MaxLive          int // live workloads a user may have
 }
 
 // Profile is one [profiles.NAME] table.

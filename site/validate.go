@@ -168,10 +168,6 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 			c.bad(tomlfile.Key("gateway.admins").Index(i), "name Unix groups", "%s is not a group's name", tomlfile.Show(name))
 		}
 	}
-	g.Attest = raw.Attest
-	if g.Attest != "" && g.Attest != "munge" {
-		c.bad("gateway.attest", `write "munge", or leave it out`, "%s is no way to attest", tomlfile.Show(g.Attest))
-	}
 	s.Gateway = g
 }
 
