@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -236,7 +237,8 @@ func parseTime(text string) time.Time {
 
 // pathless drops the path from an error of the file system: the credentials' path is nobody's business.
 func pathless(err error) error {
-	if pe, ok := err.(*os.PathError); ok { //nolint:errorlint // os returns it bare
+	var pe *os.PathError
+	if errors.As(err, &pe) {
 		return fmt.Errorf("%s: %w", pe.Op, pe.Err)
 	}
 	return err

@@ -41,7 +41,8 @@ func (c *client) get(ctx context.Context, rawURL string) (io.ReadCloser, error) 
 		defer conn.Close()
 		return nil, refusal(conn, resp)
 	}
-	return &answerBody{ctx: ctx, conn: conn, body: resp.Body, host: u.Host, silence: c.read}, nil
+	explain := func(err error) error { return unanswered(ctx, u.Host, c.read, err) }
+	return &answerBody{conn: conn, body: resp.Body, explain: explain}, nil
 }
 
 // post sends a body of a known length. Its failure after the request began may be ambiguous: the object may be
@@ -160,17 +161,15 @@ func unanswered(ctx context.Context, host string, silence time.Duration, err err
 
 // answerBody is the body of an answer. It closes the connection with itself.
 type answerBody struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one transfer, as its connection does
 	conn    *connection
 	body    io.Reader
-	host    string
-	silence time.Duration
+	explain func(error) error // what a failed read means
 }
 
 func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = unanswered(b.ctx, b.host, b.silence, err)
+		err = b.explain(err)
 	}
 	return n, err
 }
