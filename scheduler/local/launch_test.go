@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 func launchCommand(t *testing.T, shell string, args ...string) *exec.Cmd {
 	t.Helper()
 	words := append([]string{"local-launch"}, args...)
-	cmd := exec.Command(os.Args[0], append(words, "--", "/bin/sh", "-c", shell)...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], append(words, "--", "/bin/sh", "-c", shell)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "OPENAI4S_JOB_ID=17")
 	return cmd
