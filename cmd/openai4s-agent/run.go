@@ -23,7 +23,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return 0
 		}
 	}
-	return agent.Main(args, version(), stdout, stderr)
+	return agent.Main(args, version(), true, stdout, stderr)
 }
 
 // version is what the build recorded.

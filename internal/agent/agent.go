@@ -29,8 +29,9 @@ const exitBootstrap = 70
 // heartbeat is how often a word is sent.
 const heartbeat = 15 * time.Second
 
-// Main runs one rank and returns the process's exit code.
-func Main(args []string, version string, stdout, stderr io.Writer) int {
+// Main runs one rank and returns the process's exit code. guarded: this program, called with the word guard, is
+// GuardCommand.
+func Main(args []string, version string, guarded bool, stdout, stderr io.Writer) int {
 	o, err := Parse(args, os.Getenv, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -39,7 +40,7 @@ func Main(args []string, version string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "openai4s-agent: %v\n", err)
 		return exitBootstrap
 	}
-	o.Version, o.Stdout, o.Stderr = version, stdout, stderr
+	o.Version, o.Guarded, o.Stdout, o.Stderr = version, guarded, stdout, stderr
 	return Run(context.Background(), o)
 }
 

@@ -21,7 +21,7 @@ type Options struct {
 	LocalRank int    // -1: from the rank and the bundle's ranks per node
 	NodeRank  int    // -1: likewise
 	Deadline  time.Time
-	Unguarded bool // this program has no guard command, as in a test
+	Guarded   bool // this program has the guard command; never set in a test, whose program would run its tests anew
 	Version   string
 	Stdout    io.Writer
 	Stderr    io.Writer

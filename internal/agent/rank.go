@@ -144,7 +144,7 @@ func (r *rank) start(o wire.StartOrder) {
 
 // task is the mark of the command's processes, "" where this process can't be started again as their guard.
 func (r *rank) task() string {
-	if r.Unguarded {
+	if !r.Guarded {
 		return ""
 	}
 	return fmt.Sprintf("%s.%d.%d", r.head.Workload, r.Epoch, r.Rank)

@@ -63,6 +63,14 @@ func Run(ctx context.Context, o Options, ready func(Running)) (err error) {
 	}
 	defer control.Close()
 
+	metrics, err := listenMetrics(o)
+	if err != nil {
+		return err
+	}
+	if metrics != nil {
+		defer metrics.Close()
+	}
+
 	// The fence outlives everything that burns, so that no admission waits for an answer that never comes.
 	fencing, endFence := context.WithCancel(context.WithoutCancel(ctx))
 	fence, err := credential.OpenFence(state.db)
@@ -88,6 +96,9 @@ func Run(ctx context.Context, o Options, ready func(Running)) (err error) {
 	g.Go(func() error { return server.ServeControl(ctx, control) })
 	if agents != nil {
 		g.Go(func() error { return server.Serve(ctx, agents) })
+	}
+	if metrics != nil {
+		g.Go(func() error { return server.ServeMetrics(ctx, metrics) })
 	}
 	g.Go(func() error {
 		<-ctx.Done()
@@ -183,6 +194,18 @@ func (s *state) gateway(lifetime context.Context, o Options, fence *credential.F
 		Gate: &credential.Gatekeeper{Secret: s.secret, Fence: fence, Now: time.Now}, Store: store, KeyDir: filepath.Join(s.dir, "keys"),
 		Audit: s.audit, Log: o.Log, Jobs: system, Poke: poke, Lifetime: lifetime,
 	})
+}
+
+// listenMetrics opens the listener of /metrics and /healthz, for a site daemon whose site names one.
+func listenMetrics(o Options) (net.Listener, error) {
+	if o.Site.Gateway.Metrics == "" || o.Embedded {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", o.Site.Gateway.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("opening the metrics listener: %w", err)
+	}
+	return ln, nil
 }
 
 // listenControl opens the control socket. Everybody may connect to a site daemon's: the kernel tells who they are.
