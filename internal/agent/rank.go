@@ -118,20 +118,18 @@ func (r *rank) acknowledged(seq uint64) {
 func (r *rank) start(o wire.StartOrder) {
 	r.order = o
 	if err := r.checkInputs(); err != nil {
-		r.finish(&wire.ExitReport{Seq: seqExit, Code: codeNotExecutable, Message: err.Error()})
+		r.notStarted(&wire.ExitReport{Code: codeNotExecutable, Message: err.Error()})
 		return
 	}
 	env, err := r.environment(o)
 	if err != nil {
-		r.finish(&wire.ExitReport{Seq: seqExit, Code: codeNotExecutable, Message: err.Error()})
+		r.notStarted(&wire.ExitReport{Code: codeNotExecutable, Message: err.Error()})
 		return
 	}
 	out := &output{stdout: r.Stdout, stderr: r.Stderr, copy: r.copyOut(), progress: r.progress()}
 	c, report := startCommand(o, env, out, r.task())
 	if report != nil {
-		report.Seq = seqExit
-		fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: %s\n", r.Rank, report.Message)
-		r.finish(report)
+		r.notStarted(report)
 		return
 	}
 	r.command, r.results = c, c.done
@@ -148,6 +146,13 @@ func (r *rank) task() string {
 		return ""
 	}
 	return fmt.Sprintf("%s.%d.%d", r.head.Workload, r.Epoch, r.Rank)
+}
+
+// notStarted tells why there is no command, in the job's own output too.
+func (r *rank) notStarted(report *wire.ExitReport) {
+	report.Seq = seqExit
+	fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: %s\n", r.Rank, report.Message)
+	r.finish(report)
 }
 
 // ended takes the command's end.
