@@ -59,6 +59,9 @@ func expand(pattern string, code func(byte) string, literal func(string) string)
 	}
 	var b, text strings.Builder
 	flush := func() {
+		if text.Len() == 0 {
+			return
+		}
 		b.WriteString(literal(text.String()))
 		text.Reset()
 	}

@@ -66,8 +66,9 @@ var variants = map[string]func(*scheduler.Request, *scheduler.Launch){
 	"restarts": func(r *scheduler.Request, l *scheduler.Launch) {
 		r.Restarts, l.FirstEpoch = 2, 5
 	},
-	"no-warning":  func(r *scheduler.Request, _ *scheduler.Launch) { r.Signal.BeforeWalltime = 0 },
-	"output-rank": func(r *scheduler.Request, _ *scheduler.Launch) { r.Nodes, r.Output = 2, "/scratch/logs/%j/%w.%r.txt" },
+	"no-warning":          func(r *scheduler.Request, _ *scheduler.Launch) { r.Signal.BeforeWalltime = 0 },
+	"output-rank":         func(r *scheduler.Request, _ *scheduler.Launch) { r.Nodes, r.Output = 2, "/scratch/logs/%j/%w.%r.txt" },
+	"output-rank-folders": func(r *scheduler.Request, _ *scheduler.Launch) { r.Nodes, r.Output = 2, "it's/%r/%j.txt" },
 	"strange-paths": func(r *scheduler.Request, l *scheduler.Launch) {
 		r.Workdir = `/home/u/it's $HOME "here" #1`
 		r.Output = "100% of%%%j/%x-%w.out"
@@ -153,7 +154,7 @@ func TestDirectives(t *testing.T) {
 		"case 63: a warning":                     {"plain", []string{"#SBATCH --signal=28@60\n"}, nil},
 		"no warning":                             {"no-warning", nil, []string{"--signal"}},
 		"case 58: one file for all ranks":        {"plain", []string{"#SBATCH --output=/home/u/fold/openai4s-wl_0123456789ab.out\n"}, []string{"%t"}},
-		"case 58: a file a rank":                 {"output-rank", []string{"--output=/scratch/logs/%j/wl_0123456789ab.%t.txt ", "#SBATCH --output=/home/u/.openai4s/run/wl_0123456789ab/batch-%j.out\n"}, nil},
+		"case 58: a file a rank":                 {"output-rank", []string{"\nmkdir -p -- /scratch/logs/\"$JOBID\" || fail 13 ", "--output=/scratch/logs/%j/wl_0123456789ab.%t.txt ", "#SBATCH --output=/home/u/.openai4s/run/wl_0123456789ab/batch-%j.out\n"}, nil},
 		"a percent sign is not one of sbatch's":  {"strange-paths", []string{`/100%% of%%%j/%%x-wl_0123456789ab.out"`}, nil},
 		"case 59: the agent by its own path":     {"plain", []string{"AGENT=/opt/openai4s/1.4/bin/openai4s-agent\n"}, nil},
 		"a word that sbatch would blank out":     {"strange-paths", []string{"#SBATCH --job-name=openai4s-hetjo\\b-ba9876543210\n"}, []string{"hetjob"}},

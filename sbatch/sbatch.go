@@ -27,6 +27,7 @@ const (
 	ExitClaim  = 10 // another job holds the allocation, no epoch is left, or RUN can't be written
 	ExitAgent  = 11 // the agent isn't there or can't be executed
 	ExitBundle = 12 // the epoch's bundle isn't there
+	ExitOutput = 13 // a folder of the ranks' output can't be made
 )
 
 // Render makes the submission of an accepted request. It is pure. An error says which value can't be said to

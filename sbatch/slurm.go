@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,6 +37,7 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 		return scheduler.Submission{}, fmt.Errorf("output %q: Slurm doesn't replace its codes in a name with a backslash; choose a path without one", output)
 	}
 
+	var folders []string
 	launch := []string{
 		"srun", "--export=ALL", "--kill-on-bad-exit=1", "--wait=0", "--input=none",
 		"--nodes=" + strconv.Itoa(r.Nodes),
@@ -48,6 +50,7 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 	}
 	if PerRank(r.Output) {
 		launch = append(launch, "--open-mode=append", "--output="+output)
+		folders = rankFolders(r, l)
 		output = doublePercent(l.Dir) + "/batch-%j.out"
 	}
 
@@ -57,7 +60,7 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 	}
 	p := parts{
 		JobID:   "${SLURM_JOB_ID:-}",
-		Prepare: []string{"unset " + strings.Join(unset, " ")},
+		Prepare: append(folders, "unset "+strings.Join(unset, " ")),
 		Launch:  words(launch...) + ` "$AGENT"`,
 	}
 	for _, o := range slurmOptions(r, l, output, warning) {
@@ -68,6 +71,21 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 		return scheduler.Submission{}, err
 	}
 	return scheduler.Submission{Name: l.JobName, Args: []string{"--parsable"}, Script: text, Dir: l.Dir}, nil
+}
+
+// rankFolders are the script's lines that make the folders of the ranks' own output files: srun makes none, and ends
+// with 0 where one is missing.
+func rankFolders(r scheduler.Request, l scheduler.Launch) []string {
+	dir := filepath.Dir(r.Output)
+	if dir == "." {
+		return nil
+	}
+	r.Output = dir
+	mkdir := "mkdir -p -- " + translate(r, l, `"$JOBID"`, `"$RANK"`, Quote) + fmt.Sprintf(` || fail %d "the folder of the ranks' output can't be made on $(uname -n)"`, ExitOutput)
+	if !PerRank(dir) {
+		return []string{mkdir}
+	}
+	return []string{"for RANK in $(seq 0 " + strconv.Itoa(r.Size()-1) + "); do", "\t" + mkdir, "done"}
 }
 
 // slurmOptions are the directives, the site's own last.
