@@ -2,7 +2,6 @@ package rig
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -191,11 +190,10 @@ func (u *User) Go(t testing.TB, args ...string) *Background {
 
 // Background is a command that runs.
 type Background struct {
-	cmd    *exec.Cmd
-	cancel context.CancelFunc
-	out    lockedBuffer
-	words  lockedBuffer
-	gone   chan struct{}
+	cmd   *exec.Cmd
+	out   lockedBuffer
+	words lockedBuffer
+	gone  chan struct{}
 }
 
 func (u *User) start(t testing.TB, cmd *exec.Cmd) *Background {
