@@ -25,6 +25,7 @@ type live struct {
 	gang      *gang.Gang
 	peers     map[int]*peer
 	start     *api.Start // unsealed once it is needed
+	hosts     string     // the nodes' names, compressed once for all ranks
 	logs      *logs
 	progress  map[int]wire.ProgressReport
 	next      time.Time // when the gang's clocks have something to do
@@ -163,7 +164,7 @@ func (l *live) clear() {
 	}
 	l.peers = map[int]*peer{}
 	l.gang = gang.New(l.rec.Request.Size(), l.limits())
-	l.progress = nil
+	l.progress, l.hosts = nil, ""
 	l.lastDone, l.overSince, l.dismissed, l.next = time.Time{}, time.Time{}, false, time.Time{}
 }
 

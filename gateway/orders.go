@@ -62,10 +62,13 @@ func (l *live) sendStart(p *peer) {
 		}
 		l.start = &start
 	}
+	if l.hosts == "" {
+		l.hosts = hostlist(l.nodeNames())
+	}
 	req, rel := l.rec.Request, l.rec.Release
 	order := wire.StartOrder{
 		ID: "start-" + strconv.FormatInt(l.rec.Epoch, 10), Argv: l.start.Argv, Setup: l.start.Setup, Env: l.start.Env, Secrets: l.start.Secrets,
-		Workdir: req.Workdir, Hosts: hostlist(l.nodeNames()), PerNode: req.RanksPerNode, Size: l.gang.Size(),
+		Workdir: req.Workdir, Hosts: l.hosts, PerNode: req.RanksPerNode, Size: l.gang.Size(),
 		LocalRank: p.rank % req.RanksPerNode, NodeRank: p.rank / req.RanksPerNode,
 		MasterAddr: rel.MasterAddr, MasterPort: rel.MasterPort,
 		GraceMS: l.grace().Milliseconds(), WarnMS: req.Signal.BeforeWalltime.Milliseconds(), TTY: req.TTY, Session: req.Kind == "session",
