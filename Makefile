@@ -54,6 +54,10 @@ soak: ## 500 random rounds of breakage on this machine; O4S_SEED repeats one
 bench: ## the figures of docs/performance.md, each beside a reference measured in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./gateway ./credential ./tests/bench
 
+bench-live: ## from sbatch to released on 64 nodes of a real Slurm, beside plain srun in the same run (root)
+	tests/cluster/install.sh
+	$(GO) test -run '^$$' -bench Release -benchtime 1x -count 1 -timeout 20m -tags live ./tests/live
+
 clean: ## what the targets above made
 	rm -rf $(BIN) dist
 

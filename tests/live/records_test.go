@@ -37,8 +37,9 @@ var records = []record{
 		phase: "FAILED", reason: "COMMAND_FAILED", code: 138, exit: 138, state: "FAILED", slurmExit: "138:0", sacctExit: "10:0"},
 	{name: "cancel", script: "exec sleep 600", cancel: true,
 		phase: "CANCELLED", reason: "USER_CANCELLED", code: -1, exit: 20, state: "CANCELLED"},
+	// Accounting keeps no exit code of a job that ran out of time.
 	{name: "timeout", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"0s\"",
-		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "TIMEOUT", slurmExit: "143:0", sacctExit: "15:0"},
+		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "TIMEOUT", slurmExit: "143:0", sacctExit: "0:0"},
 	// The warning comes in time for the command's own end, and Slurm takes what the script says of it.
 	{name: "timeout that was warned of", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"40s\"",
 		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "FAILED", slurmExit: "143:0", sacctExit: "15:0"},
