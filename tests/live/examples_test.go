@@ -3,7 +3,6 @@
 package live_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,7 +42,7 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range entries {
 		if e.IsDir() {
-			require.Contains(t, fmt.Sprint("hello allreduce wordcount"), e.Name(), "every example is run here")
+			require.Contains(t, "hello allreduce wordcount", e.Name(), "every example is run here")
 		}
 	}
 }

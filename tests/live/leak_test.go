@@ -32,7 +32,7 @@ type search struct {
 }
 
 // TestCase61NothingLeaks: no secret of a job is anywhere but where it belongs, while it runs and after it, on a
-// cluster that keeps every job's script and environment.
+// cluster that keeps every job's script and environment. What Slurm itself shows of a job is case 62.
 func TestCase61NothingLeaks(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t, rig.Options{Cluster: shared, Site: `job_name_prefix = "leak"`})
