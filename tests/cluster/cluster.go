@@ -35,6 +35,7 @@ const (
 // Options of a cluster; the zero value is four nodes without GPUs and without accounting.
 type Options struct {
 	Nodes      int // 0: 4
+	CPUs       int // pretended, of each node; 0: 4
 	GPUs       int // pretended, of each node
 	GPUType    string
 	Accounting bool
@@ -102,6 +103,7 @@ func (o Options) arguments(port int, dir string) []string {
 			args = append(args, words...)
 		}
 	}
+	add(o.CPUs != 0, "--cpus", strconv.Itoa(o.CPUs))
 	add(o.GPUType != "", "--gpu-type", o.GPUType)
 	add(o.Accounting, "--accounting")
 	add(o.Store != "", "--store", o.Store)

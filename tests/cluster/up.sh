@@ -5,6 +5,7 @@
 #   up.sh [OPTION]... STATE_DIR
 #
 #   --nodes N          how many nodes, n1 to nN (4)
+#   --cpus N           pretended CPUs of each node (4)
 #   --gpus K           pretended GPUs of each node (0)
 #   --gpu-type NAME    give them a type
 #   --accounting       finished jobs are kept
@@ -21,12 +22,12 @@
 set -euo pipefail
 . "$(dirname "$(readlink -f "$0")")/lib.sh"
 
-nodes=4 gpus=0 gpu_type= accounting= store= cgroup= users=o4s-alice,o4s-bob,o4s-gw port=17000 overrides=() cluster=lab
+nodes=4 cpus=4 gpus=0 gpu_type= accounting= store= cgroup= users=o4s-alice,o4s-bob,o4s-gw port=17000 overrides=() cluster=lab
 while [[ ${1:-} == --* ]]; do
 	case $1 in
 	--accounting) accounting=1 ;;
 	--cgroup) cgroup=1 ;;
-	--nodes | --gpus | --gpu-type | --store | --users | --port | --cluster)
+	--nodes | --cpus | --gpus | --gpu-type | --store | --users | --port | --cluster)
 		(($# > 1)) || die "$1 wants a value"
 		name=${1#--} name=${name//-/_}
 		printf -v "$name" %s "$2"
@@ -41,7 +42,7 @@ while [[ ${1:-} == --* ]]; do
 	esac
 	shift
 done
-[[ $# == 1 && $nodes =~ ^[1-9][0-9]*$ && $gpus =~ ^[0-9]+$ && $port =~ ^[1-9][0-9]*$ ]] || die "usage: up.sh [OPTION]... STATE_DIR (read its first lines)"
+[[ $# == 1 && $nodes =~ ^[1-9][0-9]*$ && $cpus =~ ^[1-9][0-9]*$ && $gpus =~ ^[0-9]+$ && $port =~ ^[1-9][0-9]*$ ]] || die "usage: up.sh [OPTION]... STATE_DIR (read its first lines)"
 [[ $(id -u) == 0 ]] || die "needs root"
 # The daemons look at argv[0]: they must be called slurmctld and slurmd, not by the names behind Debian's alternatives.
 for d in slurmctld slurmd sbatch munge; do
@@ -138,7 +139,7 @@ gres=
 ((gpus == 0)) || gres=" Gres=gpu:${gpu_type:+$gpu_type:}$gpus"
 {
 	for k in "${!set[@]}"; do [[ -z ${set[$k]} ]] || echo "$k=${set[$k]}"; done | sort
-	echo "NodeName=$names NodeHostname=$hostname NodeAddr=127.0.0.1 Port=$ports CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4096 Feature=lab$gres"
+	echo "NodeName=$names NodeHostname=$hostname NodeAddr=127.0.0.1 Port=$ports CPUs=$cpus Boards=1 SocketsPerBoard=1 CoresPerSocket=$cpus ThreadsPerCore=1 RealMemory=4096 Feature=lab$gres"
 	echo "PartitionName=main Nodes=ALL Default=YES MaxTime=60 DefaultTime=10 State=UP"
 	echo "PartitionName=short Nodes=n1 MaxTime=2 DefaultTime=1 State=UP"
 } >"$conf.new"

@@ -22,9 +22,12 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Exit(rig.Main(m, func(t testing.TB) {
-		shared = cluster.Up(t, cluster.Options{Accounting: true, GPUs: 4, Store: "job_comment,job_script,job_env"})
+		shared = cluster.Up(t, cluster.Options{CPUs: 16, Accounting: true, GPUs: 4, Store: "job_comment,job_script,job_env", Set: []string{killWait}})
 	}))
 }
+
+// killWait gives commands some seconds from TERM to KILL: the grace of a stop is five seconds less than Slurm's own.
+const killWait = "KillWait=10"
 
 // newRig is a rig on the shared cluster.
 func newRig(t *testing.T) *rig.Rig {

@@ -105,12 +105,8 @@ func TestCase32ARequeueIsTheNextEpoch(t *testing.T) {
 	w = alice.AwaitStatus(t, id, "queued again", func(d rig.Doc) bool { return d.Phase() == "PENDING" || d.Over() })
 	require.Equal(t, "PENDING", w.Phase(), "%s", w)
 	rig.Await(t, rig.Patience, "slurm to let the job start at once", func() bool {
-		state := controller(t, shared, job)
-		if state["JobState"] != "PENDING" {
-			return state["JobState"] == "RUNNING" || state["JobState"] == "COMPLETED"
-		}
-		shared.Slurm(t, "scontrol", "update", "JobId="+job, "StartTime=now")
-		return false
+		alice.Exec(t, "scontrol", "update", "JobId="+job, "StartTime=now") // refused once it has started
+		return controller(t, shared, job)["JobState"] != "PENDING"
 	})
 	w = alice.AwaitEnd(t, id)
 	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)

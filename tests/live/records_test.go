@@ -35,7 +35,8 @@ var records = []record{
 		phase: "FAILED", reason: "COMMAND_FAILED", code: 3, exit: 3, state: "FAILED", slurmExit: "3:0", sacctExit: "3:0"},
 	{name: "signal", script: "test $OPENAI4S_RANK != 1 || kill -USR1 $$; exec sleep 600",
 		phase: "FAILED", reason: "COMMAND_FAILED", code: 138, exit: 138, state: "FAILED", slurmExit: "138:0", sacctExit: "10:0"},
-	{name: "cancel", script: "exec sleep 600", cancel: true,
+	// A command takes a moment to end, so that Slurm's cancel comes before the ranks have left by themselves.
+	{name: "cancel", script: "trap 'sleep 2; exit 0' TERM; sleep 600 & wait; exit 0", cancel: true,
 		phase: "CANCELLED", reason: "USER_CANCELLED", code: -1, exit: 20, state: "CANCELLED"},
 	// Accounting keeps no exit code of a job that ran out of time.
 	{name: "timeout", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"0s\"",
@@ -59,7 +60,7 @@ func TestRecordsAgree(t *testing.T) {
 // TestRecordsAgreeWithoutAccounting: the queue alone is enough.
 func TestRecordsAgreeWithoutAccounting(t *testing.T) {
 	t.Parallel()
-	plain := cluster.Up(t, cluster.Options{})
+	plain := cluster.Up(t, cluster.Options{Set: []string{killWait}})
 	t.Run("all", func(t *testing.T) {
 		for _, c := range records {
 			if strings.HasPrefix(c.name, "timeout") {
