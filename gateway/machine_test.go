@@ -51,7 +51,6 @@ var (
 	undecided = gang.Outcome{Cause: gang.Undecided, Code: 143}
 	lostRank  = gang.Outcome{Cause: gang.RankLost, Code: 1, Rank: 1, Host: "n2", Missing: []int{1}}
 	atWall    = gang.Outcome{Cause: gang.Walltime, Code: 143}
-	stopped   = gang.Outcome{Cause: gang.Stopped, Code: 20, Rank: -1}
 	noShow    = gang.Outcome{Cause: gang.RegistrationTimeout, Code: 1, Rank: 1, Missing: []int{1}}
 )
 

@@ -120,23 +120,6 @@ func idempotencyKey(uid int, key string) []byte {
 	return append([]byte(strconv.Itoa(uid)+"\x00"), key...)
 }
 
-// get reads one record; ErrNoWorkload where there is none.
-func (s *Store) get(id scheduler.WorkloadID) (*record, error) {
-	var r *record
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(bucketWorkloads).Get([]byte(id))
-		if b == nil {
-			return ErrNoWorkload
-		}
-		r = new(record)
-		return json.Unmarshal(b, r)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading workload %s: %w", id, err)
-	}
-	return r, nil
-}
-
 // each calls fn with every stored record, in no useful order, until fn returns an error.
 func (s *Store) each(fn func(*record) error) error {
 	return s.db.View(func(tx *bbolt.Tx) error {

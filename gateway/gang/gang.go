@@ -59,14 +59,13 @@ const (
 )
 
 type rank struct {
-	member   Member
-	seen     bool      // registered at least once
-	live     bool      // has a connection
-	heard    time.Time // last word
-	goneAt   time.Time // when its connection died
-	exit     *Exit
-	lost     bool
-	progress float64
+	member Member
+	seen   bool      // registered at least once
+	live   bool      // has a connection
+	heard  time.Time // last word
+	goneAt time.Time // when its connection died
+	exit   *Exit
+	lost   bool
 }
 
 // Gang of one (workload, epoch).

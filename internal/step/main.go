@@ -87,7 +87,7 @@ func parseArgs(args []string) (work, error) {
 	command := flags.Args()
 	if len(command) == 0 {
 		if len(outputs) > 0 || *dir != "" {
-			return nil, errors.New("--output and --work need a command: -- COMMAND [ARG]...")
+			return nil, errors.New("--output and --work need a command after --")
 		}
 		return copyWork, nil
 	}

@@ -59,9 +59,7 @@ func (s *System) associations(ctx context.Context, c *scheduler.Cluster) {
 			continue
 		}
 		c.Accounts = append(c.Accounts, word(account))
-		for _, q := range list(qos) {
-			c.QoS = append(c.QoS, q)
-		}
+		c.QoS = append(c.QoS, list(qos)...)
 	}
 	slices.Sort(c.Accounts)
 	slices.Sort(c.QoS)

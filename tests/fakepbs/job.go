@@ -53,23 +53,22 @@ type job struct {
 	script  []byte
 	said    string // Submit_arguments
 
-	state     string
-	substate  int
-	hold      string
-	comment   string
-	exit      *int
-	runs      int
-	created   time.Time
-	modified  time.Time
-	eligible  time.Time
-	started   time.Time
-	obit      time.Time
-	finished  time.Time
-	session   int
-	staged    string
-	slots     []slot
-	usedTime  bool
-	scheduled bool // once looked at by the scheduler
+	state    string
+	substate int
+	hold     string
+	comment  string
+	exit     *int
+	runs     int
+	created  time.Time
+	modified time.Time
+	eligible time.Time
+	started  time.Time
+	obit     time.Time
+	finished time.Time
+	session  int
+	staged   string
+	slots    []slot
+	usedTime bool
 
 	cookie string
 	tasks  []*task
@@ -79,7 +78,6 @@ type job struct {
 	by     string    // who deleted it
 	lostAt time.Time // the first node, zero while it is there
 	doneAt time.Time // of F, once in E
-	code   int       // of the script, once it ended
 }
 
 func (j *job) id() string { return fmt.Sprintf("%d.%s", j.num, serverHost) }

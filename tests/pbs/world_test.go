@@ -126,7 +126,6 @@ type started struct {
 	w      *world
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
-	stderr bytes.Buffer
 	done   chan struct{}
 	log    string // stderr as it grows
 }
