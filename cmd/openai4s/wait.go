@@ -14,6 +14,9 @@ import (
 // lookoutEvery is how often it is looked whether the process that serves an embedded gateway is still there.
 const lookoutEvery = time.Second
 
+// cancelTakes is how long a second Ctrl-C waits for the first one's cancel to be taken.
+const cancelTakes = 5 * time.Second
+
 // errGatewayGone is the cause of a watch that must connect anew.
 var errGatewayGone = errors.New("the process that served the gateway went away")
 
@@ -121,16 +124,24 @@ func (o waiting) view(w api.Workload) view {
 
 // onInterrupt gives Ctrl-C its meaning.
 func (o waiting) onInterrupt(ctx context.Context, leave context.CancelCauseFunc, id scheduler.WorkloadID) {
-	for cancelling := false; ; {
+	var taken chan struct{} // closed once the gateway has the cancel
+	for {
 		select {
 		case <-o.app.interrupts:
-			if !o.cancels || cancelling {
+			if !o.cancels || taken != nil {
+				if taken != nil { // leaving ends an embedded gateway: what was asked first must stand in its store
+					select {
+					case <-taken:
+					case <-time.After(cancelTakes):
+					}
+				}
 				leave(errLeft)
 				return
 			}
-			cancelling = true
+			taken = make(chan struct{})
 			o.app.note("cancelling %s; Ctrl-C once more leaves it", id)
 			go func() {
+				defer close(taken)
 				if _, err := cancelWorkload(ctx, o.app, o.conn.gateway(), o.system, id); err != nil && ctx.Err() == nil {
 					o.app.note("cancelling %s: %v", id, err)
 				}
