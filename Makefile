@@ -39,7 +39,7 @@ race: ## the same under the race detector
 
 live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
 	tests/cluster/install.sh --accounting
-	$(GO) test -count=1 -timeout 20m -tags live ./tests/live/... ./tests/breakage ./scheduler/slurm/... ./sbatch/...
+	$(GO) test -count=1 -p 1 -timeout 20m -tags live ./tests/live/... ./tests/breakage ./scheduler/slurm/... ./sbatch/...
 
 live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/testing-on-pbs.md
 	tests/pbs/check.sh

@@ -4,6 +4,7 @@ package breakage_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/openai4s/hpc/tests/rig"
 )
@@ -13,6 +14,9 @@ const rankVariable = "OPENAI4S_RANK"
 
 // saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
 const saving = "sleep 1; "
+
+// leastGrace is what a job that asks for two seconds gets.
+const leastGrace = 2 * time.Second
 
 func setUp(testing.TB) {}
 

@@ -4,6 +4,7 @@ package breakage_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/openai4s/hpc/tests/cluster"
 	"github.com/openai4s/hpc/tests/rig"
@@ -16,6 +17,9 @@ var shared *cluster.Cluster
 
 // saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
 const saving = ""
+
+// leastGrace is what a job that asks for two seconds gets: the cluster's KillWait leaves one, about.
+const leastGrace = 900 * time.Millisecond
 
 func setUp(t testing.TB) { shared = cluster.Up(t, cluster.Options{Accounting: true}) }
 

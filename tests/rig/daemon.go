@@ -153,6 +153,9 @@ func freePort(t testing.TB) int {
 		if _, taken := ports.LoadOrStore(port, true); taken {
 			continue
 		}
+		if !reserve(port) {
+			continue
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			l.Close()
@@ -162,6 +165,23 @@ func freePort(t testing.TB) int {
 	t.Fatal("no free port below 16000")
 	return 0
 }
+
+// reserve keeps a port from the rigs of other test processes for as long as this one lives, also while its daemon is
+// down: the lock ends with the process.
+func reserve(port int) bool {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("o4s-port-%d.lock", port)), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return false
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return false
+	}
+	reserved.Store(port, f) // closing it would give the port back
+	return true
+}
+
+var reserved sync.Map
 
 // ports were handed out in this process.
 var ports sync.Map
