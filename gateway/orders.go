@@ -157,6 +157,7 @@ func (l *live) leave(p *peer, last bool) {
 	o := l.stopOrder()
 	o.ID, o.Done, o.ExitCode = fmt.Sprintf("done-%d", l.rec.Epoch), true, out.Code
 	o.Fail = last && len(out.Missing) > 0
+	o.Stay = last && out.Cause == gang.Stopped
 	switch out.Cause {
 	case gang.Completed:
 		o.Status = "succeeded"

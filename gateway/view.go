@@ -98,7 +98,9 @@ func (l *live) wantsJobGone(now time.Time) bool {
 	r := l.rec
 	if r.Cancel != "" || r.Lease != "" {
 		// The ranks are stopped and drained first; a job without ranks is cancelled at once.
-		return len(l.peers) == 0 || l.gang.State() == gang.Done && !l.lastDone.IsZero() && now.After(l.lastDone)
+		// The last one stays until the scheduler ends it; one that publishes is given the time.
+		over := l.gang.State() == gang.Done && !l.lastDone.IsZero()
+		return len(l.peers) == 0 || over && (l.dismissed && r.Outputs.Publish == "" || now.After(l.lastDone))
 	}
 	failed := r.Outcome != nil && r.Outcome.Cause != gang.Completed && r.Outcome.Cause != gang.Undecided
 	return failed && r.Over && len(l.peers) == 0 && now.After(l.overSince.Add(lingering))

@@ -50,7 +50,10 @@ type StopOrder struct {
 	Done     bool   `json:"done,omitempty"`
 	// Fail makes the agent leave with a code other than 0 although RUN holds the gang's, so that the launcher ends
 	// ranks that never came or were lost.
-	Fail   bool   `json:"fail,omitempty"`
+	Fail bool `json:"fail,omitempty"`
+	// Stay makes the agent wait for the scheduler's TERM, so that a cancelled job ends as cancelled in the scheduler's
+	// own record and not by its script's end.
+	Stay   bool   `json:"stay,omitempty"`
 	Status string `json:"status,omitempty"` // succeeded | failed | cancelled, for the marker
 	Error  string `json:"error,omitempty"`  // in words, for the marker
 }

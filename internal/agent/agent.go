@@ -106,6 +106,7 @@ type rank struct {
 	started *wire.StatusReport
 	order   wire.StartOrder
 	done    *wire.StopOrder // the last order
+	staying bool            // only the scheduler's TERM is awaited
 	over    bool            // the process is to leave
 	code    int             // with this
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -20,6 +21,9 @@ import (
 // exitAbandoned is what the last rank leaves with where others never came or were lost, so that the launcher ends
 // what is left of them.
 const exitAbandoned = 1
+
+// stayFor bounds how long the last rank of a cancelled gang waits for the scheduler to end the job.
+const stayFor = 15 * time.Second
 
 func (r *rank) leaveWith(code int) {
 	r.code, r.over = code, true
@@ -42,6 +46,11 @@ func (r *rank) leaveTold(o wire.StopOrder) {
 	}
 	if o.Fail {
 		code = exitAbandoned
+	}
+	if o.Stay {
+		r.code, r.staying = code, true
+		r.leave = time.After(stayFor)
+		return
 	}
 	r.leaveWith(code)
 }
@@ -72,6 +81,10 @@ func (r *rank) removeBundles(status string) {
 
 // leaveAlone: nobody acknowledged the rank's end. It leaves its report in RUN, where the owner's next command finds it.
 func (r *rank) leaveAlone() {
+	if r.staying {
+		r.leaveWith(r.code)
+		return
+	}
 	if r.exit != nil && !r.acked && r.joined {
 		report, err := json.Marshal(struct {
 			Epoch  int64  `json:"epoch"`

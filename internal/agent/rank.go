@@ -32,6 +32,10 @@ func (r *rank) signalled(s os.Signal) {
 	case syscall.SIGWINCH: // the warning: one that a program without a handler ignores, as the command gets it too
 		r.stop(wire.CauseWalltime)
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP:
+		if r.staying {
+			r.leaveWith(r.code)
+			return
+		}
 		r.stop(wire.CauseScheduler)
 		if r.exit != nil && (r.leave == nil || !r.acked) {
 			r.leave = time.After(lastWait)
