@@ -76,8 +76,8 @@ var profileEntries = []entry[Profile]{
 	{"max_walltime", "ceiling; empty: the scheduler's own", func(p Profile) string { return optional(p.MaxWalltime) }},
 	{"directives", "more options of the submit command", func(p Profile) string { return list(p.Placement.Directives) }},
 	{"prologue", "shell lines on every rank before the job's setup", func(p Profile) string { return list(p.Prologue) }},
-	{"idle_ttl", "sessions: end after this long unused; empty: never", func(p Profile) string { return optional(p.IdleTTL) }},
-	{"max_lifetime", "sessions: end after this long; empty: with the walltime", func(p Profile) string { return optional(p.MaxLifetime) }},
+	{"idle_ttl", "for sessions, which this version runs none of", func(p Profile) string { return optional(p.IdleTTL) }},
+	{"max_lifetime", "for sessions, which this version runs none of", func(p Profile) string { return optional(p.MaxLifetime) }},
 }
 
 // keysOf tells which profile keys a scheduler doesn't have.

@@ -45,9 +45,6 @@ func (s Site) Resolve(j scheduler.Job) (scheduler.Request, error) {
 	if req.Kind == "" {
 		req.Kind = scheduler.Batch
 	}
-	if req.Kind == scheduler.Session {
-		req.IdleTTL, req.MaxLifetime = p.IdleTTL, p.MaxLifetime
-	}
 	for _, step := range []func(Profile, *scheduler.Request) *Error{r.size, r.walltime, r.cpus, r.memory, r.gpus, r.account, r.paths, r.rest} {
 		if e := step(p, &req); e != nil {
 			return scheduler.Request{}, e
@@ -288,8 +285,12 @@ func (r resolver) rest(_ Profile, req *scheduler.Request) *Error {
 		return r.bad("gang.timeout", req.GangTimeout, "", "%s is negative", req.GangTimeout)
 	case req.Name == "":
 		return r.bad("name", nil, "", "is required")
-	case req.TTY && req.Kind != scheduler.Session:
-		return r.bad("tty", nil, `write kind = "session" as well`, "only a session has a terminal")
+	case req.Kind == scheduler.Session:
+		return r.bad("kind", nil, `leave it out: a batch job runs its command to the end`, "this version runs no sessions: nothing could attach to one")
+	case req.TTY:
+		return r.bad("tty", nil, `leave it out`, "only a session has a terminal, and this version runs none")
+	case req.UpstreamFiles:
+		return r.bad("upstream_files", nil, `leave it out`, "this version writes no files for the upstream worker")
 	}
 	return nil
 }

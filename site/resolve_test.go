@@ -77,7 +77,7 @@ func TestResolveTakesWhatTheJobSays(t *testing.T) {
 	j := testJob()
 	j.Nodes, j.RanksPerNode, j.Walltime, j.Restarts, j.Output = 4, 8, 8*time.Hour, 100, "/scratch/%w.%r.%j.100%%"
 	j.Resources = scheduler.Resources{CPUsPerRank: 6, MemoryPerNode: 128 << 30, GPUsPerNode: gpus(0)}
-	j.GangTimeout, j.Kind, j.TTY, j.UpstreamFiles = time.Minute, scheduler.Session, true, true
+	j.GangTimeout = time.Minute
 	r, err := testSite(t).Resolve(j)
 	require.NoError(t, err)
 	assert.Equal(t, 32, r.Size())
@@ -88,9 +88,6 @@ func TestResolveTakesWhatTheJobSays(t *testing.T) {
 	assert.EqualValues(t, 128<<30, r.MemoryPerNode)
 	assert.Zero(t, r.GPUsPerNode)
 	assert.Equal(t, time.Minute, r.GangTimeout)
-	assert.Equal(t, time.Hour, r.IdleTTL)
-	assert.Equal(t, 7*time.Hour, r.MaxLifetime)
-	assert.True(t, r.TTY && r.UpstreamFiles)
 }
 
 func TestResolveProfile(t *testing.T) {
@@ -158,7 +155,9 @@ func TestResolveRefuses(t *testing.T) {
 		{"too many restarts", func(j *scheduler.Job) { j.Restarts = 101 }, "restarts", "101 is out of range", "", ""},
 		{"negative gang timeout", func(j *scheduler.Job) { j.GangTimeout = -1 }, "gang.timeout", "is negative", "", ""},
 		{"no name", func(j *scheduler.Job) { j.Name = "" }, "name", "is required", "", ""},
-		{"terminal of a batch job", func(j *scheduler.Job) { j.TTY = true }, "tty", "only a session has a terminal", `kind = "session"`, ""},
+		{"a session", func(j *scheduler.Job) { j.Kind = scheduler.Session }, "kind", "runs no sessions", "leave it out", ""},
+		{"a terminal", func(j *scheduler.Job) { j.TTY = true }, "tty", "only a session has a terminal", "leave it out", ""},
+		{"files for the upstream worker", func(j *scheduler.Job) { j.UpstreamFiles = true }, "upstream_files", "writes no files", "leave it out", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := testSite(t)
