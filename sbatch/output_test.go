@@ -8,14 +8,14 @@ import (
 
 func TestOutputPath(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"openai4s-%w.out": "/work/openai4s-wl_1.out",
+		"openai4s-%w.out": "/data/openai4s-wl_1.out",
 		"/abs/%j.%r":      "/abs/77.3",
-		"100%.out":        "/work/100%.out",
-		"%%j-%x-%":        "/work/%j-%x-%",
-		"%%%j":            "/work/%77",
-		"":                "/work",
+		"100%.out":        "/data/100%.out",
+		"%%j-%x-%":        "/data/%j-%x-%",
+		"%%%j":            "/data/%77",
+		"":                "/data",
 	} {
-		require.Equal(t, want, OutputPath(pattern, "/work", "wl_1", "77", 3), pattern)
+		require.Equal(t, want, OutputPath(pattern, "/data", "wl_1", "77", 3), pattern)
 	}
 }
 
