@@ -51,8 +51,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 soak: ## 500 random rounds of breakage on this machine; O4S_SEED repeats one
 	O4S_ROUNDS=500 $(GO) test -count=1 -timeout 3h -v -run TestRandomRounds ./tests/breakage
 
-bench: ## the figures of docs/performance.md, each beside a reference measured in the same run
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./gateway ./credential ./tests/bench
+bench: ## registration, release, burns, submit to running: each beside a reference measured in the same run
+	$(GO) test -run '^$$' -bench . -benchtime 8x -timeout 30m ./gateway
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./credential
+	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./tests/bench
 
 bench-live: ## from sbatch to released on 64 nodes of a real Slurm, beside plain srun in the same run (root)
 	tests/cluster/install.sh
