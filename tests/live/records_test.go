@@ -39,6 +39,9 @@ var records = []record{
 	{name: "cancel", script: "trap 'sleep 2; exit 0' TERM; sleep 600 & wait; exit 0", cancel: true,
 		phase: "CANCELLED", reason: "USER_CANCELLED", code: -1, exit: 20, state: "CANCELLED"},
 	// Accounting keeps no exit code of a job that ran out of time.
+	// The ranks are over before the owner's scancel arrives: the last one stays until Slurm itself ends the job.
+	{name: "cancel of what ends at once", script: "exec sleep 600", cancel: true,
+		phase: "CANCELLED", reason: "USER_CANCELLED", code: -1, exit: 20, state: "CANCELLED"},
 	{name: "timeout", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"0s\"",
 		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "TIMEOUT", slurmExit: "143:0", sacctExit: "0:0"},
 	// The warning comes in time for the command's own end, and Slurm takes what the script says of it.
