@@ -102,6 +102,9 @@ func (r *record) concludeByScheduler(now time.Time) {
 		text = fmt.Sprintf("node %s failed: %s", e.Node, text)
 	} else if r.Outcome != nil && r.Outcome.Cause == gang.RankLost && r.Outcome.Host != "" {
 		text = fmt.Sprintf("node %s failed: %s", r.Outcome.Host, text)
+	} else if e.Reason == scheduler.NodeFailed && len(r.Unreported) > 0 {
+		// The scheduler doesn't say which node; the ranks that never told their end were on it.
+		text = fmt.Sprintf("a node failed, and there is no report of rank %s: %s", gang.List(r.Unreported, r.hostOf), text)
 	}
 	if e.Phase == scheduler.Cancelled {
 		reason := e.Reason

@@ -129,12 +129,7 @@ func (l *live) runRead(epoch int64) {
 	if l.rec.Ending == nil || l.rec.Epoch != epoch || l.rec.Phase.Terminal() || len(l.peers) > 0 {
 		return
 	}
-	l.rec.RunRead, l.rec.Unreported = true, nil
-	for r := range l.gang.Size() {
-		if !l.gang.HasExited(r) {
-			l.rec.Unreported = append(l.rec.Unreported, r)
-		}
-	}
+	l.rec.RunRead = true
 	l.rec.touch()
 	l.settle(l.srv.now())
 }

@@ -18,6 +18,17 @@ func (g *Gang) Missing() []int {
 	return missing
 }
 
+// Unreported returns the ranks that have not told their end, in order.
+func (g *Gang) Unreported() []int {
+	var ranks []int
+	for i := range g.ranks {
+		if g.ranks[i].exit == nil {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
 // Silent returns the connected ranks that have not been heard of for SilentAfter.
 func (g *Gang) Silent(now time.Time) []int {
 	var silent []int
