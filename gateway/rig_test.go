@@ -280,3 +280,9 @@ func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
 	require.Eventually(r.t, ok, 10*time.Second, 2*time.Millisecond, what)
 }
+
+// noSlotTaken waits until every handshake is over: a slot is given back after the peer has its answer.
+func (r *rig) noSlotTaken() {
+	r.t.Helper()
+	r.eventually("every slot given back", func() bool { return r.server.slots.inUse() == 0 })
+}
