@@ -137,7 +137,7 @@ func TestResumeKeepsThePlace(t *testing.T) {
 	back, next := r.resume(answer, 0, "7")
 	assert.Equal(t, "start-0", back.start().ID, "orders that stand are given again")
 	assert.Contains(t, next.Resume, "resume.2.")
-	assert.Equal(t, uint64(1), r.server.counters.resumed.Load())
+	r.eventually("counted", func() bool { return r.server.counters.resumed.Load() == 1 })
 	old := r.dial().hello([]byte(answer.Resume), agentOf("7", "stranger"))
 	assert.Equal(t, refused, old.line())
 
