@@ -41,6 +41,9 @@ live: ## the end-to-end tests on a real Slurm of this machine: brought up, used,
 	tests/cluster/install.sh --accounting
 	$(GO) test -count=1 -p 1 -timeout 20m -tags live ./tests/live/... ./tests/breakage ./scheduler/slurm/... ./sbatch/...
 
+live-versions: ## the same on Slurm 24.11 and 26.05, each in a Debian of its own (root; minutes to make, 20 to run)
+	tests/cluster/versions.sh
+
 live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/testing-on-pbs.md
 	tests/pbs/check.sh
 	$(GO) test -count=1 -timeout 60m -tags live ./tests/pbs

@@ -2,7 +2,8 @@
 # Another version of Slurm on this machine: a Debian release in a folder, with Slurm in it.
 #
 #   chroot.sh SUITE DIR [COMMAND...]     trixie has 24.11, sid the newest
-#   chroot.sh --remove DIR
+#   chroot.sh --unbind DIR               takes the mounts out again
+#   chroot.sh --remove DIR               takes them out and removes DIR
 #
 # Makes DIR on first use (debootstrap; a few minutes), puts these scripts to DIR/cluster, and runs COMMAND inside, as
 # root, with /proc, /dev and /sys bound. A cluster there needs ports of its own:
@@ -21,11 +22,11 @@ unbind() {
 		if mountpoint -q "$1/$d"; then umount --lazy "$1/$d" || die "$1/$d is still mounted"; fi
 	done
 }
-if [[ ${1:-} == --remove ]]; then
-	dir=$(cd "${2:?usage: chroot.sh --remove DIR}" && pwd -P)
+if [[ ${1:-} == --remove || ${1:-} == --unbind ]]; then
+	dir=$(cd "${2:?usage: chroot.sh $1 DIR}" && pwd -P)
 	[[ -e $dir/cluster/up.sh ]] || die "$dir was not made by this script"
 	unbind "$dir"
-	rm -rf --one-file-system "$dir"
+	[[ $1 == --unbind ]] || rm -rf --one-file-system "$dir"
 	exit
 fi
 (($# >= 2)) || die "usage: chroot.sh SUITE DIR [COMMAND...]"
@@ -34,7 +35,7 @@ mkdir -p "$2"
 dir=$(cd "$2" && pwd -P)
 shift 2
 
-packages=slurmctld,slurmd,slurm-client,munge,slurmdbd,slurm-wlm-mysql-plugin,mariadb-server
+packages=slurmctld,slurmd,slurm-client,munge,slurmdbd,slurm-wlm-mysql-plugin,mariadb-server,python3,acl,procps,iproute2
 if [[ ! -e $dir/cluster/complete ]]; then
 	command -v debootstrap >/dev/null || die "debootstrap is not installed"
 	mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -1) || true
