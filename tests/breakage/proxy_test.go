@@ -30,6 +30,7 @@ const (
 	halve                      // half of it arrives
 	stall                      // it comes a second late, and then the connection ends
 	delay                      // it comes late
+	crash                      // it never leaves, and the gateway dies at this moment
 )
 
 // proxy stands between agents and the gateway and breaks their connections, one after the other, as it is told.
@@ -37,6 +38,8 @@ type proxy struct {
 	ln     net.Listener
 	target atomic.Value // string
 	plan   func(connection int) (fault, bool)
+	done   func(f fault, met bool) // nil, or told when a faulty connection is over
+	crash  func()                  // kills the gateway
 	count  atomic.Int64
 	wg     sync.WaitGroup
 }
@@ -69,28 +72,38 @@ func (p *proxy) accept() {
 		f, faulty := p.plan(int(p.count.Add(1)))
 		var once sync.Once
 		end := func() { once.Do(func() { agent.Close(); gateway.Close() }) }
-		p.wg.Go(func() { defer end(); forward(gateway, agent, f, faulty && f.toGateway, end) })
-		p.wg.Go(func() { defer end(); forward(agent, gateway, f, faulty && !f.toGateway, end) })
+		way := func(to io.Writer, from io.Reader, faulty bool) {
+			defer end()
+			met := p.forward(to, from, f, faulty, end)
+			if faulty && p.done != nil {
+				p.done(f, met)
+			}
+		}
+		p.wg.Go(func() { way(gateway, agent, faulty && f.toGateway) })
+		p.wg.Go(func() { way(agent, gateway, faulty && !f.toGateway) })
 	}
 }
 
-// forward passes TLS records on, whole ones, and breaks the connection at the fault's.
-func forward(to io.Writer, from io.Reader, f fault, faulty bool, end func()) {
+// forward passes TLS records on, whole ones, and breaks the connection at the fault's. It tells whether it came to that.
+func (p *proxy) forward(to io.Writer, from io.Reader, f fault, faulty bool, end func()) bool {
 	head := make([]byte, 5)
 	for n := 1; ; n++ {
 		if _, err := io.ReadFull(from, head); err != nil {
-			return
+			return false
 		}
 		record := append([]byte{}, head...)
 		record = append(record, make([]byte, binary.BigEndian.Uint16(head[3:]))...)
 		if _, err := io.ReadFull(from, record[5:]); err != nil {
-			return
+			return false
 		}
 		hit := faulty && n == f.record
 		if hit {
 			switch f.kind {
 			case cutBefore:
-				return
+				return true
+			case crash:
+				p.crash()
+				return true
 			case halve:
 				record = record[:len(record)/2]
 			case stall, delay:
@@ -98,11 +111,11 @@ func forward(to io.Writer, from io.Reader, f fault, faulty bool, end func()) {
 			}
 		}
 		if _, err := to.Write(record); err != nil {
-			return
+			return hit
 		}
 		if hit && f.kind != delay {
 			end()
-			return
+			return true
 		}
 	}
 }

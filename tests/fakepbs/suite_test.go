@@ -1,7 +1,6 @@
 package fakepbs_test
 
 import (
-	"context"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -58,7 +57,3 @@ func TestSuite(t *testing.T) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), d)
-}

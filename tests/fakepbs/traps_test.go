@@ -1,6 +1,7 @@
 package fakepbs_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,8 +48,14 @@ func TestCase05HangingQsubLeftAJob(t *testing.T) {
 	config.LoseAnswer = true
 	l := lab.Start(t, config)
 	h := harness(t, l)
-	ctx, cancel := contextWithin(t, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+	go func() {
+		defer cancel() // patience ends once the job is there
+		for found := []scheduler.JobID(nil); len(found) == 0 && ctx.Err() == nil; {
+			found, _ = h.System.Find(ctx, h.Identity("o-lost")) // no answer yet
+		}
+	}()
 	r, err := h.System.Submit(ctx, h.Submission(t, schedulertest.Job{Name: "o-lost", Forever: true}))
 	require.NoError(t, err)
 	assert.Equal(t, scheduler.Unknown, r.Outcome)
