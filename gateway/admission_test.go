@@ -187,7 +187,6 @@ func TestAuditHoldsNoSecret(t *testing.T) {
 }
 
 func TestEarlyEnds(t *testing.T) {
-	quick := func(c *Config) { c.Handshake = 300 * time.Millisecond }
 	for _, tt := range []struct {
 		name    string
 		do      func(r *rig) *client
@@ -204,7 +203,11 @@ func TestEarlyEnds(t *testing.T) {
 		{"speaks no TLS", func(r *rig) *client { return r.plainTCP().say([]byte("hello\n")) }, "unanswered", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, quick).serve()
+			r := newRig(t, func(c *Config) {
+				if tt.timeout {
+					c.Handshake = 2 * time.Second
+				}
+			}).serve()
 			c := tt.do(r)
 			verdict, _ := r.lastDialIn(1)
 			assert.Equal(t, tt.verdict, verdict)

@@ -187,7 +187,7 @@ func TestWrongPinIsSentNothing(t *testing.T) {
 	})
 	bad := dialerTo(d.addr())
 	bad.head.TLS, bad.head.Pins = "on", []string{wrong}
-	_, err := try(t, bad, 500*time.Millisecond)
+	_, err := try(t, bad, 3*time.Second)
 	assert.ErrorContains(t, err, "not the one pinned")
 	assert.Empty(t, <-got)
 

@@ -103,14 +103,14 @@ func TestCase64TermThenKill(t *testing.T) {
 	id := f.submit(`
 trap 'echo script >>termed' TERM
 setsid sh -c 'trap "echo child >>termed" TERM; echo $$ >up; while :; do sleep 0.05; done' &
-while :; do wait; done`)
+while :; do wait; done`, "--kill-delay=2s")
 	child := f.appears("up")
 	begun := time.Now()
 	require.NoError(t, f.Cancel(t.Context(), id, me("job")))
 	o := outcome(t, f.System, id)
 	require.Equal(t, scheduler.Cancelled, o.Phase)
 	require.Equal(t, 9, o.ExitSignal)
-	require.GreaterOrEqual(t, time.Since(begun), 100*time.Millisecond, "the kill delay")
+	require.GreaterOrEqual(t, time.Since(begun), 2*time.Second, "the kill delay")
 	require.ElementsMatch(t, []string{"script", "child"}, strings.Fields(f.read("termed")))
 	f.gone(child)
 }
@@ -118,13 +118,13 @@ while :; do wait; done`)
 // TestCase31AKillAtTheWalltimeIsNoSuccess, even where the script makes the best of its TERM.
 func TestCase31AKillAtTheWalltimeIsNoSuccess(t *testing.T) {
 	f := newFixture(t, "local-supervise")
-	id := f.submit(`trap 'exit 0' TERM; while :; do sleep 0.05; done`, "--time=200ms")
+	id := f.submit(`trap 'exit 0' TERM; while :; do sleep 0.05; done`, "--time=2s", "--kill-delay=20s")
 	o := outcome(t, f.System, id)
 	require.Equal(t, scheduler.Failed, o.Phase)
 	require.Equal(t, scheduler.TimeLimitExceeded, o.Reason)
 	require.Equal(t, 0, *o.ExitCode)
 	require.Equal(t, "TIMEOUT", o.Verbatim)
-	require.Contains(t, o.Message, "200ms")
+	require.Contains(t, o.Message, "2s")
 }
 
 // TestSupervisorGone: a job whose supervisor was killed is a failed node, and its processes are gone as well.
