@@ -104,10 +104,7 @@ func TestCase32ARequeueIsTheNextEpoch(t *testing.T) {
 	shared.Slurm(t, "scontrol", "requeue", job)
 	w = alice.AwaitStatus(t, id, "queued again", func(d rig.Doc) bool { return d.Phase() == "PENDING" || d.Over() })
 	require.Equal(t, "PENDING", w.Phase(), "%s", w)
-	rig.Await(t, rig.Patience, "slurm to let the job start at once", func() bool {
-		alice.Exec(t, "scontrol", "update", "JobId="+job, "StartTime=now") // refused once it has started
-		return controller(t, shared, job)["JobState"] != "PENDING"
-	})
+	shared.StartNow(t, job)
 	w = alice.AwaitEnd(t, id)
 	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
 	require.Equal(t, 1, w.Int("epoch"))
