@@ -42,7 +42,7 @@ func (r *rank) leaveTold(o wire.StopOrder) {
 		code = 0
 	}
 	if r.Rank == 0 {
-		r.removeBundles(o.Status)
+		r.removeBundle()
 	}
 	if o.Fail {
 		code = exitAbandoned
@@ -63,19 +63,11 @@ func writeOnce(path, content string) error {
 	return renameio.WriteFile(path, []byte(content), 0o600)
 }
 
-// removeBundles removes credentials that no start needs any more: this epoch's, and those of later ones too unless the
-// scheduler may start the job again.
-func (r *rank) removeBundles(status string) {
-	bundles := []string{r.Bundle}
-	if status == "succeeded" || status == "failed" {
-		if all, err := filepath.Glob(filepath.Join(r.dir(), "gang-*.bundle")); err == nil {
-			bundles = all
-		}
-	}
-	for _, path := range bundles {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: removing a bundle: %v\n", r.Rank, err)
-		}
+// removeBundle removes the credentials of this epoch, which no start needs any more. Those of later epochs stay,
+// whatever this one's end: ranks may have failed because the scheduler is about to start the job again.
+func (r *rank) removeBundle() {
+	if err := os.Remove(r.Bundle); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(r.Stderr, "openai4s-agent: rank %d: removing the bundle: %v\n", r.Rank, err)
 	}
 }
 

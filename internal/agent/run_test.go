@@ -88,10 +88,13 @@ func TestCommands(t *testing.T) {
 			assert.Equal(t, tt.signal, e.Signal)
 			assert.Empty(t, e.Cause)
 			assert.Contains(t, e.Message, tt.says)
+			next := filepath.Join(filepath.Dir(f.bundle()), "gang-1.bundle")
+			require.NoError(t, os.WriteFile(next, nil, 0o600))
 			p.finish(e, wire.StopOrder{ExitCode: tt.code, Status: "failed"})
 			assert.Equal(t, 0, a.code())
 			assert.Contains(t, a.err.String(), tt.says, "told in the job's own output too")
 			assert.NoFileExists(t, f.bundle(), "spent")
+			assert.FileExists(t, next, "the scheduler may start the job again")
 			assert.NoFileExists(t, filepath.Join(o.Workdir, "reached"))
 		})
 	}

@@ -253,14 +253,25 @@ func (c *Cluster) script(name string, args ...string) (string, error) {
 	return regexp.MustCompile(`(?m)^export .*\n`).ReplaceAllString(text.String(), ""), err
 }
 
+// FirstPortVariable says where the search for ports begins, 17000 where it isn't set: the lock that keeps two searches
+// apart doesn't reach into another root folder.
+const FirstPortVariable = "O4S_FIRST_PORT"
+
 // freePorts finds a range that nobody listens on: the first port, two more for accounting, and one a node from the
 // hundred-and-first on.
 func freePorts(nodes int) (int, error) {
+	first := 17000
+	if text := os.Getenv(FirstPortVariable); text != "" {
+		var err error
+		if first, err = strconv.Atoi(text); err != nil {
+			return 0, fmt.Errorf("%s: %w", FirstPortVariable, err)
+		}
+	}
 	offsets := []int{0, 1, 2}
 	for n := range nodes {
 		offsets = append(offsets, 101+n)
 	}
-	for port := 17000; port+101+nodes < 32000; port += 200 + nodes {
+	for port := first; port+101+nodes < 32000; port += 200 + nodes {
 		if !slices.ContainsFunc(offsets, func(o int) bool { return taken(port + o) }) {
 			return port, nil
 		}

@@ -36,7 +36,7 @@ for suite; do
 	for p in "${packages[@]}"; do
 		run=()
 		[[ $p != tests/live || -z ${O4S_RUN:-} ]] || run=("-test.run=$O4S_RUN")
-		if "$here/chroot.sh" "$suite" "$root" sh -c 'cd "/src/$1" && shift && OPENAI4S_TEST_PROGRAMS=/programs exec ./e2e.test "$@"' sh "$p" \
+		if "$here/chroot.sh" "$suite" "$root" sh -c 'cd "/src/$1" && shift && OPENAI4S_TEST_PROGRAMS=/programs O4S_FIRST_PORT=24000 exec ./e2e.test "$@"' sh "$p" \
 			-test.timeout=30m ${run[@]+"${run[@]}"}; then
 			echo "ok   $suite $p"
 		else
