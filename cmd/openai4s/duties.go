@@ -93,7 +93,7 @@ func (d duty) look(ctx context.Context, w api.Workload) (api.ObservationReport, 
 		}
 		report.RunRead = true
 	}
-	if !slices.Contains(w.Wants, wantsObserve) || w.Job.ID == "" {
+	if !observes(w) {
 		return report, nil
 	}
 	job := jobID(w)
@@ -148,6 +148,11 @@ func (d duty) findStray(ctx context.Context, w api.Workload) (api.Workload, erro
 		return w, err
 	}
 	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
+}
+
+// observes tells whether the scheduler is to be asked about the workload's job, by this user.
+func observes(w api.Workload) bool {
+	return w.UID == os.Getuid() && slices.Contains(w.Wants, wantsObserve) && w.Job.ID != ""
 }
 
 func jobID(w api.Workload) scheduler.JobID {

@@ -85,9 +85,7 @@ func (a *app) withList(flags gatewayFlags, all bool, fn func(*connection, []api.
 	if err != nil {
 		return errors.Join(fmt.Errorf("asking for the workloads: %w", err), conn.close())
 	}
-	for i, w := range found {
-		found[i] = tend(ctx, a, conn.gateway(), system, w)
-	}
+	tendAll(ctx, a, conn.gateway(), system, found)
 	pruneRuns(a, s.RuntimeDir, found, time.Now())
 	return errors.Join(fn(conn, found), conn.close())
 }
