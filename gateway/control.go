@@ -196,13 +196,13 @@ func (s *Server) find(text string, who caller) (api.Workload, error) {
 	if l, err := s.lookup(text, who); err == nil {
 		return l.view(), nil
 	}
-	admin := s.isAdmin(who)
 	prefix := strings.TrimPrefix(text, "wl_")
 	var byPrefix, byJob []api.Workload
-	err := s.everyRecord(func(w api.Workload, jobOf bool) {
-		if !admin && w.UID != who.UID {
-			return
-		}
+	owner := who.UID
+	if s.isAdmin(who) {
+		owner = everybody
+	}
+	err := s.everyRecord(owner, func(w api.Workload, jobOf bool) {
 		switch {
 		case jobOf:
 			byJob = append(byJob, w)
@@ -230,20 +230,19 @@ func (s *Server) find(text string, who caller) (api.Workload, error) {
 	return api.Workload{}, &api.Error{Status: http.StatusConflict, Code: "ambiguous", Message: fmt.Sprintf("%q fits several workloads: %s", clean(text), strings.Join(ids, ", ")), Hint: "give more of the id"}
 }
 
-// everyRecord calls fn with every workload, live ones as they are now; jobOf tells whether text is one of its jobs.
-func (s *Server) everyRecord(fn func(w api.Workload, jobOf bool), text string) error {
+// everyRecord calls fn with the workloads of one owner, or of everybody, live ones as they are now; jobOf tells whether
+// text is one of its jobs.
+func (s *Server) everyRecord(owner int, fn func(w api.Workload, jobOf bool), text string) error {
 	seen := map[scheduler.WorkloadID]bool{}
 	for _, l := range s.all() {
+		if owner != everybody && l.uid != owner {
+			continue
+		}
 		l.mu.Lock()
 		w, jobOf := l.viewLocked(), l.rec.jobOf(text)
 		l.mu.Unlock()
 		seen[w.ID] = true
 		fn(w, jobOf)
 	}
-	return s.store.each(func(r *record) error {
-		if !seen[r.ID] {
-			fn(r.view(), r.jobOf(text))
-		}
-		return nil
-	})
+	return s.store.stored(owner, func(id scheduler.WorkloadID) bool { return seen[id] }, func(r *record) { fn(r.view(), r.jobOf(text)) })
 }

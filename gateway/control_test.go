@@ -256,7 +256,8 @@ func TestIdempotencyKey(t *testing.T) {
 func TestAmbiguousPrefix(t *testing.T) {
 	r := newRig(t).serve()
 	for _, id := range []scheduler.WorkloadID{"wl_aabbcc000001", "wl_aabbcc000002"} {
-		require.NoError(t, r.server.store.put(&record{ID: id, UID: alice, Phase: scheduler.Failed, Attempts: make([]allocation, 1)}))
+		_, err := r.server.store.create(&record{ID: id, UID: alice, Phase: scheduler.Failed, Attempts: make([]allocation, 1)}, nil)
+		require.NoError(t, err)
 	}
 	status, body := r.as(alice, "GET", "/v1/workloads/wl_aabbcc", nil)
 	assert.Equal(t, 409, status)

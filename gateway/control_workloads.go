@@ -26,8 +26,12 @@ func (s *Server) getWorkloads(w http.ResponseWriter, r *http.Request, who caller
 	}
 	job := r.URL.Query().Get("job")
 	list := []api.Workload{}
-	err := s.everyRecord(func(wl api.Workload, jobOf bool) {
-		if (all || wl.UID == who.UID) && (job == "" || jobOf) {
+	owner := who.UID
+	if all {
+		owner = everybody
+	}
+	err := s.everyRecord(owner, func(wl api.Workload, jobOf bool) {
+		if job == "" || jobOf {
 			list = append(list, wl)
 		}
 	}, job)

@@ -15,7 +15,7 @@ import (
 )
 
 // schemaVersion of the store. A newer store is refused; an older one is migrated when opened.
-const schemaVersion = 1
+const schemaVersion = 2
 
 var (
 	bucketMeta      = []byte("meta")
@@ -32,7 +32,7 @@ type Store struct{ db *bbolt.DB }
 // NewStore makes the buckets where they are missing. A store of a newer version is ErrNewerStore.
 func NewStore(db *bbolt.DB) (*Store, error) {
 	err := db.Update(func(tx *bbolt.Tx) error {
-		for _, b := range [][]byte{bucketMeta, bucketWorkloads, bucketLive, bucketExits, bucketSealed, bucketKeys} {
+		for _, b := range [][]byte{bucketMeta, bucketWorkloads, bucketLive, bucketExits, bucketSealed, bucketKeys, bucketOwned} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}
@@ -45,6 +45,11 @@ func NewStore(db *bbolt.DB) (*Store, error) {
 			}
 			if n > schemaVersion {
 				return fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewerStore, n, schemaVersion)
+			}
+			for ; n < schemaVersion; n++ {
+				if err := migrations[n](tx); err != nil {
+					return fmt.Errorf("migrating from version %d: %w", n, err)
+				}
 			}
 		}
 		return meta.Put([]byte("schema"), []byte(strconv.Itoa(schemaVersion)))
@@ -106,6 +111,9 @@ func (s *Store) create(r *record, sealed []byte) (scheduler.WorkloadID, error) {
 			return err
 		}
 		if err := tx.Bucket(bucketLive).Put([]byte(r.ID), nil); err != nil {
+			return err
+		}
+		if err := tx.Bucket(bucketOwned).Put(ownedKey(r.UID, r.ID), nil); err != nil {
 			return err
 		}
 		return tx.Bucket(bucketSealed).Put([]byte(r.ID), sealed)
@@ -224,6 +232,9 @@ func (s *Store) prune(before time.Time, limit int) (int, error) {
 		for _, r := range gone {
 			id := []byte(r.ID)
 			if err := tx.Bucket(bucketWorkloads).Delete(id); err != nil {
+				return err
+			}
+			if err := tx.Bucket(bucketOwned).Delete(ownedKey(r.UID, r.ID)); err != nil {
 				return err
 			}
 			if r.Key != "" {

@@ -57,7 +57,7 @@ func CheckStore(db *bbolt.DB) (StoreReport, error) {
 }
 
 func checkTables(tx *bbolt.Tx, r *StoreReport, problem func(string, ...any)) error {
-	for _, name := range [][]byte{bucketWorkloads, bucketLive, bucketExits, bucketSealed, bucketKeys} {
+	for _, name := range [][]byte{bucketWorkloads, bucketLive, bucketExits, bucketSealed, bucketKeys, bucketOwned} {
 		if tx.Bucket(name) == nil {
 			problem("the table %q is missing", name)
 			return nil
@@ -76,6 +76,8 @@ func checkTables(tx *bbolt.Tx, r *StoreReport, problem func(string, ...any)) err
 			problem("workload %s has no allocation", k)
 		case !rec.Phase.Terminal() && !holds(live, k):
 			problem("workload %s is %s and not in the list of live ones", k, rec.Phase)
+		case !holds(tx.Bucket(bucketOwned), ownedKey(rec.UID, rec.ID)):
+			problem("workload %s is not in its owner's list", k)
 		}
 		return nil
 	})
@@ -88,6 +90,15 @@ func checkTables(tx *bbolt.Tx, r *StoreReport, problem func(string, ...any)) err
 			problem("live workload %s has no record", k)
 		} else if !holds(tx.Bucket(bucketSealed), k) {
 			problem("live workload %s has no start order", k)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.Bucket(bucketOwned).ForEach(func(k, _ []byte) error {
+		if _, id, _ := bytes.Cut(k, []byte{0}); workloads.Get(id) == nil {
+			problem("an owner's list names %q, which has no record", id)
 		}
 		return nil
 	})
