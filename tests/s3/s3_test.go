@@ -182,9 +182,17 @@ func (j *job) run(objects ...object) int {
 	cmd.Env = []string{"LSPO_CREDENTIALS_FILE=" + j.creds, "LSPO_EXECUTION_ID=7", "LSPO_ATTEMPT=1", "LSPO_GENERATION=1", "TMPDIR=" + j.t.TempDir()}
 	cmd.Stdout, cmd.Stderr = &j.stdout, &j.stderr
 	_ = cmd.Run() // the code is the caller's business
-	for _, out := range []string{j.stdout.String(), j.stderr.String()} {
+	texts := map[string]string{"stdout": j.stdout.String(), "stderr": j.stderr.String()}
+	for o := range j.client.ListObjects(j.t.Context(), j.bucket, minio.ListObjectsOptions{Prefix: prefix}) {
+		require.NoError(j.t, o.Err)
+		if name := strings.TrimPrefix(o.Key, prefix); name == marker || name == "result.json" {
+			texts[name] = string(j.get(o.Key))
+		}
+	}
+	require.Equal(j.t, !j.awaitExpiry, texts[marker] != "", "a marker is there to be searched, unless nothing could be written")
+	for where, text := range texts {
 		for _, s := range j.secrets {
-			require.NotContains(j.t, out, s)
+			require.NotContains(j.t, text, s, where)
 		}
 	}
 	return cmd.ProcessState.ExitCode()
