@@ -21,6 +21,12 @@ func TestStoppedRunRecordsNothingNew(t *testing.T) {
 	require.Equal(t, notReported, r.reported)
 }
 
+func TestCredentialsPathWithoutAVariable(t *testing.T) {
+	path, disagree := credentialsPath(func(string) string { return "" })
+	require.Equal(t, "/lspo/creds/creds.json", path)
+	require.False(t, disagree)
+}
+
 func TestURLsAreCutAtTheirQuery(t *testing.T) {
 	for text, want := range map[string]string{
 		"see https://h/a?tok=1#x now":             "see https://h/a now",

@@ -189,7 +189,7 @@ func TestInputChangedBetweenSubmitAndStart(t *testing.T) {
 // takes.
 func TestCase56NoEndIsShownBeforeTheMarker(t *testing.T) {
 	t.Parallel()
-	p := publishing(t, newRig(t), "truncate -s 128M out/large-$RANK.bin", "")
+	p := publishing(t, newRig(t), "truncate -s 32M out/large-$RANK.bin", "")
 	unfinished := 0
 	rig.Await(t, rig.Patience, "the end", func() bool {
 		w := p.alice.Status(t, p.id) // first what is told, then what is there
@@ -215,7 +215,7 @@ func TestCase57MarkerOnAWalltimeKill(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, newRig(t), `
 last() {
-	sleep 1
+	sleep 0.5
 	if test -e `+"../results/"+marker+`; then echo early; fi >out/last-$RANK.csv
 	exit 0
 }
