@@ -124,12 +124,6 @@ func portGlobs(ports map[string][]string) ([]outputGlob, error) {
 	return globs, nil
 }
 
-// CheckGlob says what is wrong with a glob of a port, so that a job file is refused before its job ran.
-func CheckGlob(port, glob string) error {
-	_, err := newOutputGlob(port, glob)
-	return err
-}
-
 func realFolders(workdir, dest string) (string, string, error) {
 	if err := os.MkdirAll(dest, 0o777); err != nil {
 		return "", "", fmt.Errorf("making the folder to publish to: %w", err)

@@ -1,7 +1,9 @@
 package step_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/openai4s/hpc/internal/step"
 )
@@ -68,6 +71,42 @@ func TestPublishedFolderHoldsWhatItsMarkerNames(t *testing.T) {
 	require.Equal(t, map[string][]string{"all": {"out/a.csv", "out/deep/b.csv"}, "output": {"out/a.csv"}, "report": {"result.json"}}, m.ProducedPorts)
 	require.Empty(t, problems(t, spec.Dest))
 	require.NoFileExists(t, filepath.Join(spec.Dest, "other.txt"))
+}
+
+// appearing gives the files that appear under their final names below dir from now on, in the kernel's own order.
+func appearing(t *testing.T, dir string, folders ...string) func() []string {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	watched := map[int32]string{}
+	for _, f := range folders {
+		wd, err := unix.InotifyAddWatch(fd, filepath.Join(dir, f), unix.IN_MOVED_TO)
+		require.NoError(t, err)
+		watched[int32(wd)] = f
+	}
+	return func() (names []string) {
+		events := make([]byte, 64<<10)
+		n, err := unix.Read(fd, events)
+		require.NoError(t, err)
+		for events = events[:n]; len(events) > 0; {
+			wd, size := int32(binary.NativeEndian.Uint32(events)), int(binary.NativeEndian.Uint32(events[12:]))
+			name := string(bytes.TrimRight(events[unix.SizeofInotifyEvent:][:size], "\x00"))
+			names = append(names, filepath.Join(watched[wd], name))
+			events = events[unix.SizeofInotifyEvent+size:]
+		}
+		return names
+	}
+}
+
+// The marker shows after everything that it names, each time.
+func TestCase56MarkerAppearsLast(t *testing.T) {
+	spec := published(t, nil)
+	appeared := appearing(t, spec.Dest, ".", "out", "out/deep")
+	spec.Epoch++
+	require.NoError(t, step.Publish(t.Context(), spec))
+	require.Equal(t, []string{"out/a.csv", "out/deep/b.csv", "result.json", "__lspo_complete.json"}, appeared())
+	require.Len(t, markerOf(t, spec.Dest).Objects, 3)
 }
 
 func TestFailedJobPublishesAMarkerThatSaysSo(t *testing.T) {

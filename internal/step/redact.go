@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	anyURL    = regexp.MustCompile(`(?i)(?:https?|s3)://[^\s'"<>]+`)
+	anyURL    = regexp.MustCompile(`(?i)(?:https?|s3)://[^\s"<>]+`)
 	accessKey = regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{4,}`)
 )
 

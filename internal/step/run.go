@@ -153,6 +153,9 @@ func (r *run) writeReport(ctx context.Context) error {
 	}
 	o := Object{Relpath: resultName, SHA256: m.sha256, Size: m.size}
 	failed := r.report.summary["status"] != nil
+	if err := stopped(ctx); err != nil {
+		return err // before it is recorded: a stopped run names what it had begun, and no more
+	}
 	if !failed {
 		r.made.record(o, reportPort)
 	}
@@ -168,6 +171,9 @@ func (r *run) writeReport(ctx context.Context) error {
 func (r *run) publish(ctx context.Context, relpath, path string, m measured, ports ...string) error {
 	if m.size > maxObject {
 		return tooLarge(relpath, m.size)
+	}
+	if err := stopped(ctx); err != nil {
+		return err
 	}
 	r.made.record(Object{Relpath: relpath, SHA256: m.sha256, Size: m.size}, ports...)
 	return naming(r.write(ctx, relpath, fileSource{path: path, length: m.size}), "writing %s", relpath)

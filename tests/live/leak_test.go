@@ -43,8 +43,9 @@ func TestCase61NothingLeaks(t *testing.T) {
 	value := "hf_" + rig.Random(t, 24)
 	alice.Env = append(alice.Env, "TOKEN_OF_ALICE="+value)
 	release := filepath.Join(alice.Home, "release")
-	job := alice.JobFile(t, rig.Shell(4, `echo "rank $OPENAI4S_RANK has ${#HF_TOKEN}"; until test -e `+release+`; do sleep 0.2; done`,
-		"restarts = 1\n[secrets]\nHF_TOKEN = { env = \"TOKEN_OF_ALICE\" }\n"))
+	job := alice.JobFile(t, rig.Shell(4, `echo "rank $OPENAI4S_RANK has ${#HF_TOKEN}"; echo made >made-$OPENAI4S_RANK.txt; until test -e `+release+`; do sleep 0.2; done`,
+		"restarts = 1\n[secrets]\nHF_TOKEN = { env = \"TOKEN_OF_ALICE\" }\n[[inputs]]\npath = \"job.toml\"\n[outputs]\npublish = \"results\"\n[outputs.ports]\nmade = [\"*.txt\"]\n"))
+	results := filepath.Join(filepath.Dir(job), "results")
 	submitted := alice.Run(t, "submit", "--json", job)
 	require.Zero(t, submitted.Code, submitted.Stderr)
 	s.id = submitted.Doc(t).Text("id")
@@ -65,6 +66,7 @@ func TestCase61NothingLeaks(t *testing.T) {
 	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
 	require.Contains(t, alice.Read(t, w.Text("output")), fmt.Sprintf("rank 3 has %d", len(value)))
 	accounted(t, shared, s.job)
+	require.Zero(t, alice.Run(t, "verify", results).Code, "what was published is there to be searched")
 
 	s.asBob("over")
 	s.asRoot("over")

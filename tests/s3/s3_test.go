@@ -11,10 +11,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +32,8 @@ const (
 	prefix = "staging/attempts/1/gen-1/"
 	secret = "secret-of-the-server"
 	marker = "__lspo_complete.json"
+
+	invocation = `{"execution_id":7,"attempt":1,"generation":1,"params":{}}`
 )
 
 var (
@@ -45,10 +50,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	agent, server = filepath.Join(dir, "openai4s-agent"), filepath.Join(dir, "versitygw")
+	agent, server = filepath.Join(dir, "openai4s-agent"), filepath.Join(dir, "server")
 	for _, b := range []struct{ out, pkg, in string }{
 		{agent, "./cmd/openai4s-agent", "../.."},
-		{server, "github.com/versity/versitygw/cmd/versitygw", "."},
+		{server, "./server", "."},
 	} {
 		build := exec.Command("go", "build", "-o", b.out, b.pkg)
 		build.Dir = b.in
@@ -80,7 +85,7 @@ func startServer(dir string) (stop func(), err error) {
 	endpoint = l.Addr().String()
 	_ = l.Close()
 	log := &bytes.Buffer{}
-	cmd := exec.Command(server, "--port", endpoint, "posix", data)
+	cmd := exec.Command(server, endpoint, data)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=tests", "ROOT_SECRET_KEY="+secret)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -119,6 +124,11 @@ type job struct {
 	upTo        int64         // bytes that the POST policy allows
 	creds       string
 	awaitExpiry bool // start the step only when its signatures are dead
+	objects     []object
+	dead        time.Time // when the last policy ends
+	gate        string    // a server of the test's own
+	atGate      []string  // objects that are read there
+	secrets     []string
 	stderr      bytes.Buffer
 	stdout      bytes.Buffer
 }
@@ -151,40 +161,20 @@ func (j *job) presign(name string) string {
 	return u.String()
 }
 
-// run signs everything with minio's own client and runs the step.
+// run puts the objects in place, signs everything with minio's own client and runs the step.
 func (j *job) run(objects ...object) int {
-	j.put("invocation.json", `{"execution_id":7,"attempt":1,"generation":1,"params":{}}`)
-	entries := []any{}
-	for _, o := range objects {
+	j.put("invocation.json", invocation)
+	for i, o := range objects {
 		j.put("in/"+o.name, o.data)
 		if o.pin == "" {
 			sum := sha256.Sum256([]byte(o.data))
-			o.pin = hex.EncodeToString(sum[:])
+			objects[i].pin = hex.EncodeToString(sum[:])
 		}
-		entries = append(entries, map[string]any{"port": "input", "relpath": o.name, "sha256": o.pin, "size": len(o.data), "get_url": j.presign("in/" + o.name)})
 	}
-	policy := minio.NewPostPolicy()
-	require.NoError(j.t, policy.SetBucket(j.bucket))
-	require.NoError(j.t, policy.SetKeyStartsWith(prefix))
-	require.NoError(j.t, policy.SetExpires(time.Now().UTC().Add(j.expiry)))
-	require.NoError(j.t, policy.SetContentLengthRange(0, j.upTo))
-	to, fields, err := j.client.PresignedPostPolicy(j.t.Context(), policy)
-	require.NoError(j.t, err)
-	envelope, err := json.Marshal(map[string]any{"schema_version": 1, "scheme": "s3", "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-		"manifest_get": j.presign("invocation.json"), "inputs": entries,
-		"staging": map[string]any{"mode": "presigned_post", "post": map[string]any{"url": to.String(), "fields": fields, "key_prefix": prefix}}})
-	require.NoError(j.t, err)
-	require.NoError(j.t, os.WriteFile(j.creds, envelope, 0o600))
+	j.objects = objects
+	j.sign()
 	if j.awaitExpiry {
-		dead := j.presign("invocation.json")
-		require.Eventually(j.t, func() bool {
-			resp, err := http.Get(dead)
-			if err != nil {
-				return false
-			}
-			_ = resp.Body.Close()
-			return resp.StatusCode == http.StatusForbidden
-		}, 20*time.Second, 100*time.Millisecond)
+		j.expired()
 	}
 	ctx, cancel := context.WithTimeout(j.t.Context(), time.Minute)
 	defer cancel()
@@ -192,13 +182,68 @@ func (j *job) run(objects ...object) int {
 	cmd.Env = []string{"LSPO_CREDENTIALS_FILE=" + j.creds, "LSPO_EXECUTION_ID=7", "LSPO_ATTEMPT=1", "LSPO_GENERATION=1", "TMPDIR=" + j.t.TempDir()}
 	cmd.Stdout, cmd.Stderr = &j.stdout, &j.stderr
 	_ = cmd.Run() // the code is the caller's business
-	for _, out := range []string{j.stdout.String(), j.stderr.String()} {
-		for _, s := range []string{"X-Amz-", fields["policy"], fields["x-amz-signature"]} {
-			require.Contains(j.t, string(envelope), s, "the search itself")
-			require.NotContains(j.t, out, s)
+	texts := map[string]string{"stdout": j.stdout.String(), "stderr": j.stderr.String()}
+	for o := range j.client.ListObjects(j.t.Context(), j.bucket, minio.ListObjectsOptions{Prefix: prefix}) {
+		require.NoError(j.t, o.Err)
+		if name := strings.TrimPrefix(o.Key, prefix); name == marker || name == "result.json" {
+			texts[name] = string(j.get(o.Key))
+		}
+	}
+	require.Equal(j.t, !j.awaitExpiry, texts[marker] != "", "a marker is there to be searched, unless nothing could be written")
+	for where, text := range texts {
+		for _, s := range j.secrets {
+			require.NotContains(j.t, text, s, where)
 		}
 	}
 	return cmd.ProcessState.ExitCode()
+}
+
+// sign puts a fresh envelope in place by rename.
+func (j *job) sign() {
+	entries := []any{}
+	for _, o := range j.objects {
+		entries = append(entries, map[string]any{"port": "input", "relpath": o.name, "sha256": o.pin, "size": len(o.data), "get_url": j.read("in/" + o.name)})
+	}
+	policy := minio.NewPostPolicy()
+	require.NoError(j.t, policy.SetBucket(j.bucket))
+	require.NoError(j.t, policy.SetKeyStartsWith(prefix))
+	j.dead = time.Now().UTC().Add(j.expiry)
+	require.NoError(j.t, policy.SetExpires(j.dead))
+	require.NoError(j.t, policy.SetContentLengthRange(0, j.upTo))
+	to, fields, err := j.client.PresignedPostPolicy(j.t.Context(), policy)
+	require.NoError(j.t, err)
+	envelope, err := json.Marshal(map[string]any{"schema_version": 1, "scheme": "s3", "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		"manifest_get": j.read("invocation.json"), "inputs": entries,
+		"staging": map[string]any{"mode": "presigned_post", "post": map[string]any{"url": to.String(), "fields": fields, "key_prefix": prefix}}})
+	require.NoError(j.t, err)
+	for _, s := range []string{"X-Amz-Signature=", fields["x-amz-credential"], fields["policy"], fields["x-amz-signature"]} {
+		require.Contains(j.t, string(envelope), s, "the search itself")
+		j.secrets = append(j.secrets, s)
+	}
+	require.NoError(j.t, os.WriteFile(j.creds+".new", envelope, 0o600))
+	require.NoError(j.t, os.Rename(j.creds+".new", j.creds))
+}
+
+// read is where an object is read: signed, or at the gate.
+func (j *job) read(name string) string {
+	if slices.Contains(j.atGate, name) {
+		return j.gate + "/" + name + "?X-Amz-Signature=of-the-gate"
+	}
+	return j.presign(name)
+}
+
+// expired returns once the last policy and a signature made now are dead, and so all older ones. A policy's end has
+// fractions of a second, a signature's has none.
+func (j *job) expired() {
+	dead := j.presign("invocation.json")
+	require.Eventually(j.t, func() bool {
+		resp, err := http.Get(dead)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusForbidden && time.Now().After(j.dead)
+	}, 20*time.Second, 100*time.Millisecond)
 }
 
 type document struct {
@@ -248,6 +293,30 @@ func TestRealServersExpiredSignatureIsTransient(t *testing.T) {
 	j.awaitExpiry = true
 	code := j.run(object{name: "a", data: "1"})
 	require.Equal(t, 1, code, "stderr:\n%s", &j.stderr)
+}
+
+func TestRealServersExpiredSignatureIsRenewedByRotation(t *testing.T) {
+	for name, atGate := range map[string][]string{"of a read": {"invocation.json"}, "of a write": {"invocation.json", "in/a"}} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			j.expiry, j.atGate = time.Second, atGate
+			gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				path := strings.TrimPrefix(r.URL.Path, "/")
+				if path == atGate[len(atGate)-1] {
+					j.expired() // what the step holds is worth nothing any more
+					j.expiry = 15 * time.Minute
+					j.sign()
+				}
+				_, _ = io.WriteString(w, map[string]string{"invocation.json": invocation, "in/a": "1"}[path])
+			}))
+			defer gate.Close()
+			j.gate = gate.URL
+			require.Equal(t, 0, j.run(object{name: "a", data: "1"}), "stderr:\n%s", &j.stderr)
+			require.Equal(t, "succeeded", j.marker().Status)
+			require.Equal(t, "1", string(j.get(prefix+"outputs/a")))
+			require.Len(t, j.secrets, 8, "two envelopes")
+		})
+	}
 }
 
 func TestRealServersChangedInputIsRefused(t *testing.T) {

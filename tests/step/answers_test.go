@@ -85,6 +85,24 @@ func TestWhatTheStoresAnswersMean(t *testing.T) {
 	}
 }
 
+// A busy store fails this attempt for now; the platform's next one finds it well.
+func TestStoreThatIsBusyAndThenWell(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"manifest", "input", "upload"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, in{name: "a.csv", data: "a\n"})
+			j.store.faults = []fault{on(kind, 1, answer(503, "SlowDown"))}
+			require.Contains(t, j.failed(1), "503")
+			before := len(j.store.requests(kind))
+			j.store.forget()
+			j.succeeded()
+			require.Greater(t, len(j.store.requests(kind)), before)
+			require.Equal(t, "a\n", string(j.body("outputs/a.csv")))
+		})
+	}
+}
+
 func TestInterimAnswersArePassedOver(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, in{name: "a.csv", data: "a\n"})

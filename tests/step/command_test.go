@@ -222,6 +222,43 @@ func TestObjectOver1GiBIsRefusedBeforeSending(t *testing.T) {
 	require.NotContains(t, j.store.requests("upload"), "outputs/huge.bin")
 }
 
+// Section 18: no more of a file is sent than its Content-Length promised, and no less.
+func TestOutputThatChangesItsSizeMeanwhile(t *testing.T) {
+	t.Parallel()
+	const size = 24 << 20
+	for name, c := range map[string]struct {
+		change func(*os.File) error
+		code   int
+	}{
+		"it grows":   {func(f *os.File) error { _, err := f.Write([]byte("more")); return err }, 0},
+		"it shrinks": {func(f *os.File) error { return f.Truncate(1 << 20) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			j.args = []string{"--work", "kept"}
+			j.shell(fmt.Sprintf("head -c %d /dev/zero >out.bin", size), "output=out.bin")
+			way := newNarrowWay(t, j.store.server.Listener.Addr().String(), 4<<20)
+			j.envelope = doc{"staging": doc{"mode": "presigned_post", "post": doc{"url": "http://" + way.listener.Addr().String() + "/post",
+				"key_prefix": prefix, "fields": orderedFields(j.store.formFields(1))}}}
+			j.start()
+			way.await(t) // the upload has begun, so the file was measured
+			f, err := os.OpenFile(filepath.Join(j.dir, "kept", "out.bin"), os.O_WRONLY|os.O_APPEND, 0)
+			require.NoError(t, err)
+			require.NoError(t, c.change(f))
+			require.NoError(t, f.Close())
+			close(way.open)
+			require.Equal(t, c.code, j.wait(30*time.Second), j.output())
+			if c.code != 0 {
+				require.Contains(t, j.marker()["error"], "shrank")
+				return
+			}
+			require.EqualValues(t, size, j.marker()["objects"].([]any)[0].(doc)["size"])
+			require.Len(t, j.body("outputs/out.bin"), 16<<20, "as much as this store keeps")
+		})
+	}
+}
+
 func TestReportOfACommandThatIsNoJSONIsLeftOut(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -23,6 +23,7 @@ func TestEnvelopeThatCannotBeUsedEndsWithOneLineAndNoMarker(t *testing.T) {
 		"no JSON":                      {raw: "<html>?tok=x</html>", code: 1, says: "not JSON"},
 		"cut off":                      {raw: `{"schema_version":1,`, code: 1, says: "not JSON"},
 		"not UTF-8":                    {raw: "{\"a\":\"\xff\"}", code: 1, says: "not JSON"},
+		"longer than is read":          {raw: `{"pad":"` + strings.Repeat("x", 64<<20) + `"}`, code: 1, says: "not JSON"},
 		"a list":                       {raw: `[]`, code: 1, says: "not a JSON object"},
 		"a string":                     {raw: `"x"`, code: 1, says: "not a JSON object"},
 		"version is a boolean":         {envelope: doc{"schema_version": true}, code: 10, says: "schema_version"},

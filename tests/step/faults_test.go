@@ -152,6 +152,56 @@ func (s *stall) await(t *testing.T) string {
 	}
 }
 
+// narrowWay leads to a store. It takes so many bytes of the first connection, and the rest once it is open.
+type narrowWay struct {
+	listener net.Listener
+	full     chan struct{}
+	open     chan struct{}
+}
+
+func newNarrowWay(t *testing.T, store string, takes int64) *narrowWay {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &narrowWay{l, make(chan struct{}), make(chan struct{})}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer from.Close()
+				to, err := net.Dial("tcp", store)
+				if err != nil {
+					return
+				}
+				defer to.Close()
+				go func() {
+					if n == 0 {
+						_, _ = io.CopyN(to, from, takes)
+						close(w.full)
+						<-w.open
+					}
+					_, _ = io.Copy(to, from)
+					_ = to.(*net.TCPConn).CloseWrite()
+				}()
+				_, _ = io.Copy(from, to)
+			}()
+		}
+	}()
+	return w
+}
+
+func (w *narrowWay) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.full:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody came")
+	}
+}
+
 // deaf listens on an address whose queue is full: packets of further connections are dropped in silence.
 func deaf(t *testing.T, ip [4]byte, port int) (addr string, waiting func() bool) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -34,6 +34,7 @@ func TestInputThatIsNotWhatWasPinned(t *testing.T) {
 		"a name that climbs":       {in{name: "../up.csv", data: "a", url: "http://127.0.0.1:1/"}, "a", []string{"../up.csv"}},
 		"a name with a backslash":  {in{name: `a\b`, data: "a", url: "http://127.0.0.1:1/"}, "a", []string{"backslash"}},
 		"a name with two slashes":  {in{name: "a//b", data: "a", url: "http://127.0.0.1:1/"}, "a", []string{"a//b"}},
+		"a port with a line break": {in{name: "p.csv", data: "a", port: "a\nb"}, "a", []string{"port", `"a\nb"`}},
 		"a name with a line break": {in{name: "a\nb", data: "a", url: "http://127.0.0.1:1/"}, "a", []string{"control"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,8 +46,7 @@ type job struct {
 	raw        string // the credentials file itself, instead of an envelope
 	env        []string
 	args       []string
-	secrets    []string // that must not be seen anywhere
-	mayLeak    bool
+	secrets    []string            // that must not be seen anywhere
 	agent      string              // another copy of the program
 	asUser     *syscall.Credential // nil: the test's own
 	wrap       []string            // a command that runs the program
@@ -200,9 +200,7 @@ func (j *job) wait(within time.Duration) int {
 		j.t.Fatalf("still running after %s; stdout:\n%s\nstderr:\n%s", within, j.stdout.String(), j.stderr.String())
 	}
 	j.elapsed = time.Since(j.started)
-	if !j.mayLeak {
-		j.searchForSecrets()
-	}
+	j.searchForSecrets()
 	return j.cmd.ProcessState.ExitCode()
 }
 
@@ -243,10 +241,13 @@ func (j *job) searchForSecrets() {
 		secrets = append(secrets, policy(g))
 	}
 	places := map[string]string{"stdout": j.stdout.String(), "stderr": j.stderr.String()}
-	for _, u := range j.store.accepted() {
-		if u.name == "result.json" || u.name == markerName {
-			places[u.name] = string(u.data)
-		}
+	j.store.mu.Lock()
+	for i, text := range j.store.documents {
+		places[fmt.Sprintf("document %d that was sent", i)] = text
+	}
+	j.store.mu.Unlock()
+	for path, text := range j.left() {
+		places[path] = text
 	}
 	for place, text := range places {
 		for _, s := range secrets {
@@ -258,6 +259,33 @@ func (j *job) searchForSecrets() {
 			require.NotContains(j.t, text, "goroutine ", "a stack trace on "+place)
 		}
 	}
+}
+
+// left gives what the run left in its folders, the credentials excepted: their place is given by the platform.
+func (j *job) left() map[string]string {
+	j.t.Helper()
+	files := map[string]string{}
+	require.NoError(j.t, filepath.WalkDir(j.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(j.dir, path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(rel, "openai4s-"):
+			j.t.Errorf("%s outlived the run", rel)
+			return fs.SkipDir
+		case d.IsDir() && (path == filepath.Dir(j.creds) || rel == "in"):
+			return fs.SkipDir
+		case !d.Type().IsRegular() || path == j.agent:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files[rel] = string(text)
+		return err
+	}))
+	return files
 }
 
 const markerName = "__lspo_complete.json"
@@ -274,6 +302,13 @@ func (s *store) acceptedNames() []string {
 		names = append(names, u.name)
 	}
 	return names
+}
+
+// forget empties the staging area, as a next attempt has one of its own.
+func (s *store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uploads = nil
 }
 
 // requests gives the names asked for, of one kind, in order.

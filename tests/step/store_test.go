@@ -65,6 +65,7 @@ type store struct {
 	counts     map[string]int
 	names      []string // kind and name of every request
 	uploads    []upload // accepted, in order
+	documents  []string // reports and markers that came, accepted or not
 	rejections []string
 	active     int
 	maxActive  int
@@ -142,6 +143,7 @@ func (s *store) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		name = strings.TrimPrefix(form.key, prefix)
+		s.keepDocument(name, form.data)
 	case name == "invocation.json":
 		kind = "manifest"
 	}
@@ -173,6 +175,14 @@ func (s *store) note(kind, name string) int {
 	s.maxActive = max(s.maxActive, s.active)
 	s.changed.Broadcast()
 	return s.counts[kind]
+}
+
+func (s *store) keepDocument(name string, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "result.json" || name == markerName {
+		s.documents = append(s.documents, string(data))
+	}
 }
 
 func (s *store) leave() {
