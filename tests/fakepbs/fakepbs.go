@@ -21,8 +21,8 @@ const ServerCommand = "fakepbs-server"
 // serverHost is the host of the server and of every submission.
 const serverHost = "pbshead"
 
-// manager of the server: nobody who runs tests.
-const manager = "pbsadmin"
+// Manager of the server: nobody who runs tests.
+const Manager = "pbsadmin"
 
 // version of the commands and of the server.
 const version = "23.06.06"

@@ -43,12 +43,15 @@ func serve(args []string) int {
 		return fault(err)
 	}
 	for _, sub := range []string{"jobs", "aux", "spool"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return fault(err)
 		}
 	}
 	listener, err := net.Listen("unix", SocketPath(dir))
 	if err != nil {
+		return fault(err)
+	}
+	if err := os.Chmod(SocketPath(dir), 0o666); err != nil { // every user submits
 		return fault(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
