@@ -3,6 +3,7 @@
 package breakage_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 

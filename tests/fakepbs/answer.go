@@ -274,7 +274,7 @@ func truth(b bool) string { return map[bool]string{true: "True", false: "False"}
 
 func (s *server) serverNode() jsonNode {
 	members := []jsonNode{
-		{name: "server_state", text: "Active"}, {name: "server_host", text: serverHost}, {name: "scheduling", text: "True"},
+		{name: "server_state", text: "Active"}, {name: "server_host", text: serverHost}, {name: "scheduling", text: truth(!s.config.SchedulingOff)},
 		{name: "total_jobs", text: strconv.Itoa(len(s.jobs))}, {name: "acl_roots", text: Manager + "@" + serverHost}, {name: "managers", text: Manager + "@" + serverHost},
 		{name: "default_queue", text: "workq"}, {name: "query_other_jobs", text: truth(!s.config.HideOthers)},
 		{name: "resources_default", open: true, members: []jsonNode{{name: "ncpus", text: "1"}}},

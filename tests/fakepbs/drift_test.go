@@ -89,6 +89,7 @@ var scenarios = map[string]scenario{
 	"F-deleted-held":    {script: okScript, state: "F", conduct: func(r *rig, id string) { r.await(id, "H"); r.qdel(id) }},
 	"Q-never-run-nodes": {script: okScript, state: "Q"},
 	"Q-queue-stopped":   {script: okScript, state: "Q"},
+	"Q-scheduling-off":  {script: okScript, state: "Q", config: func(c *fakepbs.Config) { c.SchedulingOff = true }},
 	"R-running":         {script: sleepScript, args: "-N running -l select=4:ncpus=1:mem=64mb -l place=scatter -l walltime=00:10:00 jobs/s.sh", state: "R", differs: []string{"depend", "jobdir", "substate"}},
 	"F-deleted-running": {script: sleepScript, args: "-N running -l select=4:ncpus=1:mem=64mb -l place=scatter -l walltime=00:10:00 jobs/s.sh", state: "F",
 		conduct: func(r *rig, id string) { running(r, id); r.qdel(id) }, differs: []string{"depend"}},

@@ -107,7 +107,7 @@ func (s *server) advance(now time.Time) {
 				j.comment = "Not Running: Queue not started."
 				continue
 			}
-			if now.Before(j.next) {
+			if now.Before(j.next) || s.config.SchedulingOff {
 				continue
 			}
 			slots, why := s.placeJob(j)

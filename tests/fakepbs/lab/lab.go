@@ -68,6 +68,9 @@ func Start(t testing.TB, c fakepbs.Config) *Lab {
 	for _, name := range append([]string{fakepbs.ServerCommand}, fakepbs.Commands...) {
 		require.NoError(t, link(binary, filepath.Join(l.Bin, name)))
 	}
+	remote := filepath.Join(l.Bin, "pbs_tmrsh")
+	require.NoError(t, os.Rename(remote, remote+fakepbs.ProgramSuffix))
+	require.NoError(t, os.WriteFile(remote, []byte(fakepbs.Remote), 0o755))
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600))
