@@ -47,6 +47,7 @@ type realPBS struct{}
 
 func (realPBS) path() string            { return os.Getenv("PATH") }
 func (realPBS) gateway() string         { return "" }
+func (realPBS) user(*testing.T) account { return account{name: os.Getenv("USER")} }
 func (realPBS) patience() time.Duration { return 10 * time.Minute }
 
 func (realPBS) profile() string {
