@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -352,4 +353,15 @@ func TestBindHoldsTheFirstJob(t *testing.T) {
 	assert.Equal(t, "8", a.Job.ID, "the bound id replaces what was reported")
 	assert.True(t, r.bind(a, "8"))
 	assert.False(t, r.bind(a, "7"))
+}
+
+// Case 37: an id is opaque, but for a server's name that people leave away.
+func TestCase37JobsAreFoundByWhatPeopleType(t *testing.T) {
+	for id, found := range map[string][]string{"12.pbshead": {"12.pbshead", "12"}, "7": {"7"}, "3[].srv": {"3[].srv", "3[]"}, "": nil} {
+		r := submittedRecord()
+		r.current().Job = scheduler.JobID{ID: id}
+		for _, text := range []string{"12.pbshead", "12", "7", "3[].srv", "3[]", "1", "pbshead", ".pbshead", ""} {
+			assert.Equal(t, slices.Contains(found, text), r.jobOf(text), "%q for %q", text, id)
+		}
+	}
 }
