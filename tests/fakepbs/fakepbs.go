@@ -54,6 +54,7 @@ type Config struct {
 	LoseAnswer  bool          // qsub makes the job and then hangs for ever
 	HookReject  string        // a hook refuses every job with this text
 	Torque      bool          // the commands are Torque's
+	Version     string        // that --version tells, "" for that of the records
 	PauseQstat  bool          // qstat sleeps 200 ms if asked less than a second ago
 }
 

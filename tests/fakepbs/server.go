@@ -1,6 +1,7 @@
 package fakepbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -126,7 +127,7 @@ func (s *server) answer(req request) (reply, <-chan int) {
 		if s.config.Torque {
 			return reply{Stderr: []byte("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n")}, nil
 		}
-		return reply{Stdout: []byte("pbs_version = " + version + "\n")}, nil
+		return reply{Stdout: []byte("pbs_version = " + cmp.Or(s.config.Version, version) + "\n")}, nil
 	case req.Name == "pbs_tmrsh" || req.Name == "pbsdsh": // they talk to the host they are on
 		return s.spawn(req)
 	case s.config.Down:

@@ -68,3 +68,23 @@ func fakeWith(t *testing.T, change func(*fakepbs.Config)) fake {
 
 // serverFiles are what the server and the hosts keep of a job.
 func serverFiles(w *world) places { return tree(w.t, w.pbs.(fake).Dir) }
+
+// toOthers adds what another unprivileged user is shown of a job and of the machine.
+func toOthers(w *world, shown places, job string) {
+	w.t.Helper()
+	bob := someone(w.t, testusers.Bob)
+	for _, look := range []struct{ command, sees string }{
+		{"qstat -f " + job, "Job_Name"},
+		{"qstat -x -f -F json " + job, "Job_Name"},
+		{"pbsnodes -a -F json", job},
+		{"cat /proc/[0-9]*/cmdline 2>/dev/null", "--rank"},
+		{"cat /proc/[0-9]*/environ 2>/dev/null", "PATH="},
+		{"ls -laR " + w.dir + " " + w.state + " " + w.pbs.(fake).Dir + " 2>&1", "aux"},
+		{"find " + w.dir + " " + w.state + " " + w.pbs.(fake).Dir + ` -type f -size -4000k -exec grep -Hza "" {} + 2>/dev/null`, "/aux/"},
+		{"openai4s status --embedded --json 2>&1", ""},
+	} {
+		e := w.as(bob, "sh", "-c", look.command)
+		require.Contains(w.t, e.stdout, look.sees, "%s: %s", look.command, e.stderr)
+		shown["to another user: "+look.command] = e.stdout + e.stderr
+	}
+}

@@ -65,6 +65,9 @@ func newCluster(*testing.T) cluster { return realPBS{} }
 // serverFiles are not ours to read.
 func serverFiles(w *world) places { return tree(w.t, filepath.Join(w.dir, "run")).scripts() }
 
+// toOthers is what somebody else is shown, whom a real site doesn't lend to a test.
+func toOthers(*world, places, string) {}
+
 // scripts are the batch scripts that submit keeps in RUN.
 func (p places) scripts() places {
 	kept := places{}

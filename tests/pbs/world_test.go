@@ -193,7 +193,7 @@ func (w *world) startAs(who account, name string, args ...string) *started {
 		s.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential}
 	}
 	if who.name != w.user.name {
-		s.cmd.Dir, s.cmd.Env = "/", append(w.env[:len(w.env):len(w.env)], "HOME=/", "USER="+who.name, "LOGNAME="+who.name)
+		s.cmd.Dir, s.cmd.Env = "/", []string{"HOME=/", "USER=" + who.name, "LOGNAME=" + who.name, "PATH=" + programs + ":" + w.pbs.path(), "OPENAI4S_SITE=" + w.site}
 	}
 	require.NoError(w.t, s.cmd.Start())
 	go func() {
