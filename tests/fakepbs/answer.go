@@ -256,7 +256,7 @@ func (s *server) pbsnodes(req request) reply {
 		}
 		node.members = append(node.members,
 			jsonNode{name: "resources_available", open: true, members: []jsonNode{
-				{name: "arch", text: "linux"}, {name: "host", text: h}, {name: "mem", text: fmt.Sprintf("%dkb", s.config.MemKB)},
+				{name: "arch", text: arch}, {name: "host", text: h}, {name: "mem", text: fmt.Sprintf("%dkb", s.config.MemKB)},
 				{name: "ncpus", text: strconv.Itoa(s.config.CPUs)}, {name: "ngpus", text: strconv.Itoa(s.config.GPUs)}, {name: "vnode", text: h},
 			}},
 			jsonNode{name: "resources_assigned", open: true, members: []jsonNode{{name: "ncpus", text: strconv.Itoa(usedCPU)}}})

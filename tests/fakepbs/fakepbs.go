@@ -27,6 +27,9 @@ const serverHost = "pbshead"
 // Manager of the server: nobody who runs tests.
 const Manager = "pbsadmin"
 
+// arch of every host.
+const arch = "linux"
+
 // version of the commands and of the server.
 const version = "23.06.06"
 
