@@ -8,7 +8,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 PKGS    := ./...
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check fmt vet lint unit race live live-versions live-pbs fuzz bench bench-live soak package clean help
+.PHONY: build run test check fmt vet lint unit race pbs live live-versions live-pbs fuzz bench bench-live soak package clean help
 
 build: ## the three static programs, in bin/
 	$(STATIC) -o $(BIN)/ ./cmd/openai4s ./cmd/openai4s-agent ./cmd/openai4s-gateway
@@ -27,6 +27,7 @@ fmt:
 vet:
 	$(GO) vet $(PKGS)
 	$(GO) vet -tags live $(PKGS)
+	$(GO) vet -tags pbsfake ./tests/breakage
 
 lint:
 	$(TOOL) staticcheck $(PKGS)
@@ -36,6 +37,9 @@ unit: ## the tests that need no cluster
 
 race: ## the same under the race detector
 	$(GO) test -race $(PKGS)
+
+pbs: ## breakage on a fake PBS; everything else about PBS is among the tests that need no cluster
+	$(GO) test -count=1 -timeout 15m -tags pbsfake ./tests/breakage
 
 live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
 	tests/cluster/install.sh --accounting
