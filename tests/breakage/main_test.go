@@ -42,17 +42,6 @@ func matching(r *rig.Rig, words string) []rig.Process {
 	return found
 }
 
-// hasVariable tells whether a process was given a variable with that number.
-func hasVariable(p rig.Process, name string, value int) bool {
-	environ, _ := os.ReadFile(filepath.Join("/proc", fmt.Sprint(p.PID), "environ")) // it may be gone
-	for v := range strings.SplitSeq(string(environ), "\x00") {
-		if v == fmt.Sprintf("%s=%d", name, value) {
-			return true
-		}
-	}
-	return false
-}
-
 // agentOf finds the agent of a rank by what its launcher told it.
 func agentOf(t *testing.T, r *rig.Rig, rank int) int {
 	t.Helper()

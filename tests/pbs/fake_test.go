@@ -88,3 +88,9 @@ func toOthers(w *world, shown places, job string) {
 		shown["to another user: "+look.command] = e.stdout + e.stderr
 	}
 }
+
+// as runs a command as somebody else.
+func (w *world) as(who account, name string, args ...string) ended {
+	w.t.Helper()
+	return w.startAs(who, name, args...).wait()
+}

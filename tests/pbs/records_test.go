@@ -49,7 +49,7 @@ func TestRecordsAgree(t *testing.T) {
 			phase: "CANCELLED", reason: "USER_CANCELLED", code: -1, exit: 20, status: "271", detail: "91", comment: "and terminated"},
 		"timeout": {script: "exec sleep 600", walltime: "8s", before: "0s",
 			phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: -1, exit: -1, status: "-29", detail: "93", comment: "and exceeded resource walltime"},
-		"timeout that was warned of": {script: "exec sleep 600", walltime: "30s", before: "20s",
+		"timeout that was warned of": {script: "exec sleep 600", walltime: "60s", before: "40s",
 			phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, status: "143", detail: "93", comment: "and failed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,12 +165,6 @@ func (w *world) start(name string, args ...string) *started {
 	return w.startAs(w.user, name, args...)
 }
 
-// as runs a command as somebody else.
-func (w *world) as(who account, name string, args ...string) ended {
-	w.t.Helper()
-	return w.startAs(who, name, args...).wait()
-}
-
 func (w *world) startAs(who account, name string, args ...string) *started {
 	w.t.Helper()
 	path := filepath.Join(programs, name)
