@@ -8,7 +8,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 PKGS    := ./...
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check fmt vet lint unit race s3 live live-versions live-pbs fuzz bench bench-live soak package clean help
+.PHONY: build run test check fmt vet lint unit race s3 pbs live live-versions live-pbs fuzz bench bench-live soak package clean help
 
 build: ## the three static programs, in bin/
 	$(STATIC) -o $(BIN)/ ./cmd/openai4s ./cmd/openai4s-agent ./cmd/openai4s-gateway
@@ -27,6 +27,7 @@ fmt:
 vet:
 	$(GO) vet $(PKGS)
 	$(GO) vet -tags live $(PKGS)
+	$(GO) vet -tags pbsfake ./tests/breakage
 
 lint:
 	$(TOOL) staticcheck $(PKGS)
@@ -39,6 +40,9 @@ race: ## the same under the race detector
 
 s3: ## the external step against a real S3 server, in a module of its own: its first build takes some two minutes
 	cd tests/s3 && CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 10m ./... # vet would look at every dependency
+
+pbs: ## breakage on a fake PBS; everything else about PBS is among the tests that need no cluster
+	$(GO) test -count=1 -timeout 15m -tags pbsfake ./tests/breakage
 
 live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
 	tests/cluster/install.sh --accounting

@@ -122,7 +122,8 @@ func (r *record) concludeAbsent(connected bool, deadline time.Duration, now time
 	if r.Absent.IsZero() {
 		return
 	}
-	if r.Over && r.Outcome != nil && r.Outcome.Cause != gang.Undecided {
+	outside := r.Outcome != nil && r.endedFromOutside(*r.Outcome)
+	if r.Over && r.Outcome != nil && !outside {
 		// Every rank has reported, and the scheduler says nothing to the contrary.
 		r.Ending = &ending{Phase: scheduler.Completed, Text: "no longer known to the scheduler", At: now}
 		if r.Outcome.Cause != gang.Completed {
@@ -131,6 +132,9 @@ func (r *record) concludeAbsent(connected bool, deadline time.Duration, now time
 		r.concludeOutcome(now)
 		return
 	}
+	if r.Over {
+		deadline = min(deadline, reportedAbsence)
+	}
 	if connected || now.Before(r.Absent.Add(deadline)) {
 		return // ranks that are there say more than a scheduler that has forgotten them
 	}
@@ -138,7 +142,17 @@ func (r *record) concludeAbsent(connected bool, deadline time.Duration, now time
 		r.finish(scheduler.Cancelled, r.cancelReason(), "", now)
 		return
 	}
+	if r.Over && outside { // and nobody says why
+		r.finish(scheduler.Failed, scheduler.WorkerLost, fmt.Sprintf("the ranks were ended by a signal from outside, and job %s is no longer known to the scheduler: it was deleted, or its time was over", r.current().Job), now)
+		return
+	}
 	r.finish(scheduler.Lost, scheduler.StateLost, fmt.Sprintf("neither queue nor accounting has known job %s for %s, and not every rank reported", r.current().Job, deadline), now)
+}
+
+// endedFromOutside tells whether the scheduler's TERM ended the ranks, be it that a command felt it before its agent.
+func (r *record) endedFromOutside(o gang.Outcome) bool {
+	const term = 15
+	return o.Cause == gang.Undecided || o.Cause == gang.CommandFailed && r.Termed && (o.Signal == term || o.Code == 128+term)
 }
 
 // finish ends the workload, unless a recovery is left for what was lost.

@@ -17,6 +17,8 @@ const (
 	reportsWait = 7 * 24 * time.Hour
 	// settleTime is how long reports of connected ranks may still come after the scheduler said that the job is over.
 	settleTime = 15 * time.Second
+	// reportedAbsence bounds the absence deadline where every rank has reported: the job can only tell why they ended.
+	reportedAbsence = time.Minute
 )
 
 func (r *record) touch() { r.Version++ }

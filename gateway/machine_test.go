@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -187,6 +188,29 @@ func TestCase26ForgottenJob(t *testing.T) {
 		assert.Equal(t, scheduler.Lost, r.Phase)
 		assert.Equal(t, scheduler.StateLost, r.Reason)
 	})
+	for name, end := range map[string]func(*record){
+		"all reported, ended from outside": over(undecided),
+		"a command felt it first": func(r *record) {
+			r.gangOver(gang.Outcome{Cause: gang.CommandFailed, Code: 143, Signal: 15}, true, true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := activeRecord()
+			end(r)
+			absentAt(r).conclude(false, absence, machineNow.Add(reportedAbsence-1))
+			assert.Equal(t, scheduler.Releasing, r.Phase, "the scheduler may still say why")
+			r.conclude(false, absence, machineNow.Add(reportedAbsence))
+			assert.Equal(t, scheduler.Failed, r.Phase)
+			assert.Equal(t, scheduler.WorkerLost, r.Reason)
+			assert.Contains(t, r.Message, "no longer known to the scheduler")
+		})
+	}
+	t.Run("a command's own signal 15", func(t *testing.T) {
+		r := activeRecord()
+		r.gangOver(gang.Outcome{Cause: gang.CommandFailed, Code: 143, Signal: 15}, true, false)
+		absentAt(r).conclude(false, absence, machineNow)
+		assert.Equal(t, scheduler.CommandFailed, r.Reason)
+	})
 	t.Run("ranks that are there say more", func(t *testing.T) {
 		r := absentAt(activeRecord())
 		r.conclude(true, absence, machineNow.Add(100*absence))
@@ -329,4 +353,15 @@ func TestBindHoldsTheFirstJob(t *testing.T) {
 	assert.Equal(t, "8", a.Job.ID, "the bound id replaces what was reported")
 	assert.True(t, r.bind(a, "8"))
 	assert.False(t, r.bind(a, "7"))
+}
+
+// Case 37: an id is opaque, but for a server's name that people leave away.
+func TestCase37JobsAreFoundByWhatPeopleType(t *testing.T) {
+	for id, found := range map[string][]string{"12.pbshead": {"12.pbshead", "12"}, "7": {"7"}, "3[].srv": {"3[].srv", "3[]"}, "": nil} {
+		r := submittedRecord()
+		r.current().Job = scheduler.JobID{ID: id}
+		for _, text := range []string{"12.pbshead", "12", "7", "3[].srv", "3[]", "1", "pbshead", ".pbshead", ""} {
+			assert.Equal(t, slices.Contains(found, text), r.jobOf(text), "%q for %q", text, id)
+		}
+	}
 }

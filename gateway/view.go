@@ -106,10 +106,12 @@ func (l *live) wantsJobGone(now time.Time) bool {
 	return failed && r.Over && len(l.peers) == 0 && now.After(l.overSince.Add(lingering))
 }
 
-// jobOf tells whether id is the scheduler's id of one of the workload's jobs.
+// jobOf tells whether id is the scheduler's id of one of the workload's jobs. What stands behind a dot, a server's
+// name, people leave away.
 func (r *record) jobOf(id string) bool {
 	for _, a := range r.Attempts {
-		if a.Job.ID == id || a.Job.String() == id && !a.Job.IsZero() {
+		short, _, _ := strings.Cut(a.Job.ID, ".")
+		if !a.Job.IsZero() && (a.Job.ID == id || a.Job.String() == id || short == id) {
 			return true
 		}
 	}

@@ -1,6 +1,10 @@
 #!/bin/bash
-# Installs what the tests need beside Slurm, out of Debian's own packages. Needs root; does nothing where all is there.
+# Installs what the tests need beside Slurm, out of Debian's own packages, and makes the unprivileged users that they
+# run jobs as. Needs root; does nothing where all is there.
 set -euo pipefail
+for u in o4s-alice o4s-bob o4s-gw; do
+	getent passwd "$u" >/dev/null || useradd --create-home --user-group --shell /bin/bash "$u"
+done
 packages=(gcc libc6-dev acl procps python3 iproute2)
 missing=()
 for p in "${packages[@]}"; do

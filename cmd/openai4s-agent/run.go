@@ -16,6 +16,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return step.Main(args[1:], stdin, stdout, stderr)
 		case "launch":
 			return agent.LaunchCommand(args[1:], stdout, stderr)
+		case "stop":
+			return agent.StopCommand(args[1:], stderr)
 		case "guard":
 			return agent.GuardCommand(args[1:], stdin, stderr)
 		case "version", "--version":

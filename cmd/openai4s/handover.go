@@ -73,8 +73,13 @@ func (h handover) submit(ctx context.Context, c api.Created) (api.Workload, erro
 	}
 	receipt, err := h.system.Submit(ctx, submission)
 	if err != nil {
-		return h.withdraw(ctx, c.Workload, dir, scheduler.BackendUnavailable,
-			&failure{exit: exitNobody, cause: err, message: fmt.Sprintf("submitting %s: %v", c.Workload.ID, err)})
+		f := &failure{exit: exitNobody, cause: err, message: fmt.Sprintf("submitting %s: %v", c.Workload.ID, err)}
+		reason := scheduler.BackendUnavailable
+		if errors.Is(err, scheduler.ErrUnsupported) {
+			f.exit, reason = exitRefused, scheduler.BackendRejected
+			f.hint = "look at scheduler and commands in the site file: they have to be of a scheduler that openai4s knows"
+		}
+		return h.withdraw(ctx, c.Workload, dir, reason, f)
 	}
 	return h.report(ctx, c.Workload, dir, receipt)
 }

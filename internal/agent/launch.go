@@ -33,6 +33,7 @@ type Launch struct {
 	Hosts        []string      // lines of the node file; a host may stand there several times, in any order
 	Remote       []string      // like rsh: called with a host, a program and its arguments; ends with the program's code
 	Command      []string      // the program on every host; its rank is told by flags appended to it
+	Stop         []string      // run on the hosts of the ranks that are left after a bad exit, to warn them; nil: nobody is warned
 	Output       string        // a file for each rank, absolute, %r being the rank and %% a percent sign; "" leaves output where Remote puts it
 	ExitFile     string        // appears once the gang's end is decided; "" for none
 	Grace        time.Duration // between that, a bad exit or a TERM, and the end of the ranks that are still there
@@ -99,14 +100,20 @@ func (l Launch) argv(p place) []string {
 		"--rank", strconv.Itoa(p.rank), "--local-rank", strconv.Itoa(p.local), "--node-rank", strconv.Itoa(p.node), "--host", p.host)
 }
 
+// started is the remote shell of a rank that runs.
+type started struct {
+	cmd  *exec.Cmd
+	host string
+}
+
 // rankEnd is how one rank's remote shell ended.
 type rankEnd struct {
 	place
 	code int
 }
 
-// Run starts all ranks at once and returns when all have ended, or Grace after one ended badly, the exit file
-// appeared or ctx was done: then the remote shells that are left are killed (one to a lost host never ends by
+// Run starts all ranks at once and returns when all have ended, or Grace after one ended badly (the others are warned
+// by Stop then), the exit file appeared or ctx was done: then the remote shells that are left are killed (one to a lost host never ends by
 // itself), and the scheduler ends their ranks with the job. The code is the largest of all ranks'.
 func (l Launch) Run(ctx context.Context) (int, error) {
 	ranks, err := places(l.Hosts, l.Nodes, l.RanksPerNode)
@@ -114,7 +121,7 @@ func (l Launch) Run(ctx context.Context) (int, error) {
 		return exitUsage, err
 	}
 	ends := make(chan rankEnd)
-	running := map[int]*exec.Cmd{}
+	running := map[int]started{}
 	failed := 0
 	for _, p := range ranks {
 		argv := l.argv(p)
@@ -125,7 +132,7 @@ func (l Launch) Run(ctx context.Context) (int, error) {
 			failed = exitUsage
 			break
 		}
-		running[p.rank] = cmd
+		running[p.rank] = started{cmd, p.host}
 		go func() {
 			_ = cmd.Wait() // the code says it all
 			ends <- rankEnd{p, exitCode(cmd.ProcessState)}
@@ -135,7 +142,7 @@ func (l Launch) Run(ctx context.Context) (int, error) {
 }
 
 // await collects the ranks' ends.
-func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-chan rankEnd, worst int) int {
+func (l Launch) await(ctx context.Context, running map[int]started, ends <-chan rankEnd, worst int) int {
 	poll := time.NewTicker(l.Poll)
 	defer poll.Stop()
 	var (
@@ -149,8 +156,18 @@ func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-cha
 		l.say("%s; what is left ends within %s", why, l.Grace)
 		over = time.After(l.Grace)
 	}
+	var warnings warnings
+	defer warnings.end()
+	warned := false
+	bad := func(why string) {
+		begin(why)
+		if !warned && !killed && len(running) > 0 {
+			warned = true
+			warnings.start(l, running)
+		}
+	}
 	if worst != 0 {
-		begin("not every rank was started")
+		bad("not every rank was started")
 	}
 	told := ctx.Done()
 	for len(running) > 0 {
@@ -163,7 +180,7 @@ func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-cha
 			}
 			worst = max(worst, e.code)
 			if e.code != 0 {
-				begin(fmt.Sprintf("rank %d on %s ended with code %d", e.rank, e.host, e.code))
+				bad(fmt.Sprintf("rank %d on %s ended with code %d", e.rank, e.host, e.code))
 			}
 		case <-told:
 			told = nil
@@ -174,8 +191,8 @@ func (l Launch) await(ctx context.Context, running map[int]*exec.Cmd, ends <-cha
 			}
 		case <-over:
 			killed = true
-			for _, cmd := range running {
-				_ = cmd.Process.Kill() // it may have ended just now
+			for _, s := range running {
+				_ = s.cmd.Process.Kill() // it may have ended just now
 			}
 			l.say("still there, and given up: ranks %v", slices.Sorted(maps.Keys(running)))
 			over = nil
@@ -239,6 +256,9 @@ func LaunchCommand(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	l.Command, l.Remote = flags.Args(), []string{remote}
+	if len(l.Command) > 1 {
+		l.Stop = append([]string{l.Command[0], "stop"}, l.Command[1:]...)
+	}
 	if err := l.check(nodeFile, remote); err != nil {
 		l.say("%v", err)
 		return exitUsage

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,6 +147,60 @@ func TestLaunchABadEndLeavesTheOthersTheirGrace(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "program.go"), nil, 0o600))
 	assert.Equal(t, 9, <-done)
 	assert.NotContains(t, r.said(t), "given up")
+}
+
+// A bad end is told to the ranks that are left, once on every host of theirs, so that they can end by themselves.
+func TestLaunchABadEndIsToldToTheOthers(t *testing.T) {
+	r := newRig(t, "n1 n1 n2 n3", `test $RANK = 3 && exit 7; exec "$(dirname "$0")/rank" "$HOST"`)
+	r.Nodes, r.RanksPerNode, r.Hosts = 4, 1, []string{"n1", "n1", "n2", "n3"}
+	r.Grace = time.Minute
+	write := func(name, text string) string {
+		path := filepath.Join(r.dir, name)
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+		return path
+	}
+	write("rank", `until test -e `+r.dir+`/stop-"$1"; do sleep 0.01; done; exit 5`)
+	r.Stop = []string{write("stop", `echo "stop $HOST $*" >>`+r.dir+`/stops; : >`+r.dir+`/stop-$HOST`), "first"}
+	code, err := r.Run(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 7, code)
+	assert.NotContains(t, r.said(t), "given up")
+	stops, err := os.ReadFile(filepath.Join(r.dir, "stops"))
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"stop n1 first", "stop n2 first"}, strings.Split(strings.TrimSpace(string(stops)), "\n"))
+}
+
+// Stop ends the ranks that were started with its arguments, and nothing else.
+func TestStopEndsItsOwnRanks(t *testing.T) {
+	ours := "while :; do sleep 0.05; done # " + t.TempDir()
+	start := func(args ...string) <-chan error {
+		cmd := exec.Command("/bin/sh", args...)
+		require.NoError(t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- cmd.Wait()
+			close(ended)
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // some have ended
+			for range ended {
+			}
+		})
+		return ended
+	}
+	first, second := start("-c", ours, "--rank", "0"), start("-c", ours, "--rank", "1")
+	others := []<-chan error{start("-c", ours+" another", "--rank", "0"), start("-c", ours, "--other"), start("-c", ours)}
+	assert.Zero(t, StopCommand([]string{"-c", ours}, io.Discard))
+	assert.ErrorContains(t, <-first, "terminated")
+	assert.ErrorContains(t, <-second, "terminated")
+	for _, o := range others {
+		select {
+		case err := <-o:
+			t.Errorf("another process was ended: %v", err)
+		default:
+		}
+	}
+	assert.Equal(t, exitUsage, StopCommand(nil, io.Discard))
 }
 
 // A remote shell to a lost host hangs for ever; the gang's end is known by the exit file.

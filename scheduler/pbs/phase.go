@@ -93,6 +93,7 @@ func (r record) waiting(o *scheduler.Observation, state, substate string, runs i
 	}
 	if strings.HasPrefix(comment, neverRuns) {
 		o.Reason = scheduler.Unschedulable
+		o.Message = "it can't run as it is: " + o.Message + "; cancel it and submit it anew, or ask the site's administrators"
 	}
 	if state != "H" {
 		return

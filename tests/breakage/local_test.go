@@ -1,4 +1,4 @@
-//go:build !live
+//go:build !live && !pbsfake
 
 package breakage_test
 
@@ -9,8 +9,14 @@ import (
 	"github.com/openai4s/hpc/tests/rig"
 )
 
-// rankVariable is what the launcher tells a rank its number in.
-const rankVariable = "OPENAI4S_RANK"
+// thisRank is shell text for a rank's number, as its launcher tells the agent.
+const thisRank = `"$OPENAI4S_RANK"`
+
+// isRank tells whether a process is the agent of a rank.
+func isRank(p rig.Process, rank int) bool { return hasVariable(p, "OPENAI4S_RANK", rank) }
+
+// isLauncher tells whether a process is what starts the ranks.
+func isLauncher(rig.Process) bool { return false }
 
 // saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
 const saving = "sleep 1; "

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +26,9 @@ func TestMain(m *testing.M) {
 }
 
 // agents finds the rig's agents.
-func agents(r *rig.Rig) []rig.Process { return matching(r, "openai4s-agent") }
+func agents(r *rig.Rig) []rig.Process {
+	return slices.DeleteFunc(matching(r, "openai4s-agent"), isLauncher)
+}
 
 func matching(r *rig.Rig, words string) []rig.Process {
 	var found []rig.Process
@@ -39,18 +42,15 @@ func matching(r *rig.Rig, words string) []rig.Process {
 	return found
 }
 
-// agentOf finds the agent of a rank by the environment that its launcher gave it.
+// agentOf finds the agent of a rank by what its launcher told it.
 func agentOf(t *testing.T, r *rig.Rig, rank int) int {
 	t.Helper()
 	pid := 0
 	rig.Await(t, rig.Patience, fmt.Sprintf("the agent of rank %d", rank), func() bool {
 		for _, p := range agents(r) {
-			environ, _ := os.ReadFile(filepath.Join("/proc", fmt.Sprint(p.PID), "environ"))
-			for v := range strings.SplitSeq(string(environ), "\x00") {
-				if v == fmt.Sprintf("%s=%d", rankVariable, rank) {
-					pid = p.PID
-					return true
-				}
+			if isRank(p, rank) {
+				pid = p.PID
+				return true
 			}
 		}
 		return false
@@ -71,7 +71,7 @@ func holdingAgent(t *testing.T, rank int) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "openai4s-agent")
-	script := fmt.Sprintf("#!/bin/sh\ntest \"$%s\" != %d || kill -STOP $$\nexec %s \"$@\"\n", rankVariable, rank, filepath.Join(rig.Programs(t), "openai4s-agent"))
+	script := fmt.Sprintf("#!/bin/sh\ntest %s != %d || kill -STOP $$\nexec %s \"$@\"\n", thisRank, rank, filepath.Join(rig.Programs(t), "openai4s-agent"))
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
 	return path
 }

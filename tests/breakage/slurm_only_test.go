@@ -4,7 +4,6 @@ package breakage_test
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,55 +11,19 @@ import (
 	"github.com/openai4s/hpc/tests/rig"
 )
 
-// held is a profile whose jobs wait for somebody to release them.
-const held = "[profiles.default]\npartition = \"main\"\nmax_nodes = 4\ndirectives = [\"--hold\"]\n"
+// queue is a rig whose jobs wait for somebody to release them.
+type queue struct{ *rig.Rig }
 
-func TestCancelWhilePending(t *testing.T) {
-	r := newRig(t, rig.Options{Profiles: held})
-	alice := r.Alice(t)
-	id := alice.Submit(t, rig.Shell(4, "true", ""))
-	w := alice.AwaitPhase(t, id, "PENDING")
-	job := w.Text("job", "id")
-	require.Zero(t, alice.Run(t, "cancel", id).Code)
-	second := alice.Run(t, "cancel", id)
-	require.Zero(t, second.Code, second.Stderr)
-	requireCancelled(t, alice.AwaitEnd(t, id))
+func newQueue(t *testing.T) queue {
+	t.Helper()
+	return queue{newRig(t, rig.Options{Profiles: "[profiles.default]\npartition = \"main\"\nmax_nodes = 4\ndirectives = [\"--hold\"]\n"})}
+}
+
+func (queue) release(t *testing.T, job string) { shared.Slurm(t, "scontrol", "release", job) }
+
+// requireCancelled: accounting says so too.
+func (queue) requireCancelled(t *testing.T, job string) {
+	t.Helper()
 	state := strings.TrimSpace(shared.Slurm(t, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+job, "--format=State"))
 	require.True(t, strings.HasPrefix(state, "CANCELLED"), state)
-}
-
-// TestInterruptWhilePending: the workload stays in the queue, and what waits for it is named.
-func TestInterruptWhilePending(t *testing.T) {
-	r := newRig(t, rig.Options{Profiles: held})
-	alice := r.Alice(t)
-	waiting := alice.GoSubmit(t, rig.Shell(2, "true", ""))
-	id := alice.AwaitOnly(t, "PENDING")
-	waiting.Signal(t, syscall.SIGINT)
-	ran := waiting.Wait(t, within)
-	require.Equal(t, 130, ran.Code, ran.Stderr)
-	require.Contains(t, ran.Stderr, "openai4s wait "+id)
-	w := alice.Status(t, id)
-	require.Equal(t, "PENDING", w.Phase(), "%s", w)
-	shared.Slurm(t, "scontrol", "release", w.Text("job", "id"))
-	alice.AwaitPhase(t, id, "COMPLETED")
-}
-
-// TestKilledSrun: the launcher's death ends the job, with words, and leaves no rank.
-func TestKilledSrun(t *testing.T) {
-	r := newRig(t, rig.Options{})
-	alice := r.Alice(t)
-	id := alice.Submit(t, rig.Shell(4, "echo up; sleep 606", ""))
-	awaitOutput(t, alice, id, "up", 4)
-	killed := 0
-	for _, p := range r.Processes() {
-		if strings.HasPrefix(p.Command, "srun ") || strings.Contains(strings.Fields(p.Command)[0], "/srun") {
-			kill(t, p.PID, syscall.SIGKILL)
-			killed++
-		}
-	}
-	require.NotZero(t, killed, "%v", r.Processes())
-	w := alice.AwaitEnd(t, id)
-	require.Equal(t, "FAILED", w.Phase(), "%s", w)
-	require.Equal(t, "WORKER_LOST", w.Text("reason"), "%s", w)
-	rig.Await(t, within, "every process of the job to be gone", func() bool { return len(agents(r)) == 0 && len(matching(r, "sleep")) == 0 })
 }

@@ -3,6 +3,7 @@
 package breakage_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +11,16 @@ import (
 	"github.com/openai4s/hpc/tests/rig"
 )
 
-// rankVariable is what the launcher tells a rank its number in.
-const rankVariable = "SLURM_PROCID"
+// thisRank is shell text for a rank's number, as its launcher tells the agent.
+const thisRank = `"$SLURM_PROCID"`
+
+// isRank tells whether a process is the agent of a rank.
+func isRank(p rig.Process, rank int) bool { return hasVariable(p, "SLURM_PROCID", rank) }
+
+// isLauncher tells whether a process is what starts the ranks.
+func isLauncher(p rig.Process) bool {
+	return strings.HasPrefix(p.Command, "srun ") || strings.Contains(strings.Fields(p.Command)[0], "/srun")
+}
 
 var shared *cluster.Cluster
 

@@ -26,9 +26,17 @@ type User struct {
 // User finds one of the cluster's users.
 func (c *Cluster) User(t testing.TB, name string) User {
 	t.Helper()
+	u := FindUser(t, name)
+	u.conf = c.Conf
+	return u
+}
+
+// FindUser finds one of the users that every cluster has, where there is none; tests/install.sh makes them as well.
+func FindUser(t testing.TB, name string) User {
+	t.Helper()
 	u, err := user.Lookup(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; tests/install.sh makes the users of the tests", err)
 	}
 	uid, err := strconv.Atoi(u.Uid)
 	if err != nil {
@@ -38,7 +46,7 @@ func (c *Cluster) User(t testing.TB, name string) User {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return User{Name: name, UID: uid, GID: gid, Home: u.HomeDir, conf: c.Conf}
+	return User{Name: name, UID: uid, GID: gid, Home: u.HomeDir}
 }
 
 // Env is the environment of a fresh login, with the cluster in it.

@@ -214,7 +214,7 @@ func (s *server) qdel(req request) reply {
 		switch {
 		case j == nil, !j.live() && !s.config.History:
 			complain(153, "Unknown Job Id")
-		case j.owner != req.User && req.User != manager:
+		case j.owner != req.User && req.User != Manager:
 			complain(159, "Unauthorized Request ")
 		case !j.live():
 			complain(35, "Job has finished")
@@ -256,7 +256,7 @@ func (s *server) pbsnodes(req request) reply {
 		}
 		node.members = append(node.members,
 			jsonNode{name: "resources_available", open: true, members: []jsonNode{
-				{name: "arch", text: "linux"}, {name: "host", text: h}, {name: "mem", text: fmt.Sprintf("%dkb", s.config.MemKB)},
+				{name: "arch", text: arch}, {name: "host", text: h}, {name: "mem", text: fmt.Sprintf("%dkb", s.config.MemKB)},
 				{name: "ncpus", text: strconv.Itoa(s.config.CPUs)}, {name: "ngpus", text: strconv.Itoa(s.config.GPUs)}, {name: "vnode", text: h},
 			}},
 			jsonNode{name: "resources_assigned", open: true, members: []jsonNode{{name: "ncpus", text: strconv.Itoa(usedCPU)}}})
@@ -274,8 +274,8 @@ func truth(b bool) string { return map[bool]string{true: "True", false: "False"}
 
 func (s *server) serverNode() jsonNode {
 	members := []jsonNode{
-		{name: "server_state", text: "Active"}, {name: "server_host", text: serverHost}, {name: "scheduling", text: "True"},
-		{name: "total_jobs", text: strconv.Itoa(len(s.jobs))}, {name: "acl_roots", text: manager + "@" + serverHost}, {name: "managers", text: manager + "@" + serverHost},
+		{name: "server_state", text: "Active"}, {name: "server_host", text: serverHost}, {name: "scheduling", text: truth(!s.config.SchedulingOff)},
+		{name: "total_jobs", text: strconv.Itoa(len(s.jobs))}, {name: "acl_roots", text: Manager + "@" + serverHost}, {name: "managers", text: Manager + "@" + serverHost},
 		{name: "default_queue", text: "workq"}, {name: "query_other_jobs", text: truth(!s.config.HideOthers)},
 		{name: "resources_default", open: true, members: []jsonNode{{name: "ncpus", text: "1"}}},
 		{name: "node_fail_requeue", text: "310"}, {name: "pbs_version", text: version},

@@ -37,8 +37,8 @@ type reply struct {
 // SocketPath is where a cluster's server listens.
 func SocketPath(dir string) string { return filepath.Join(dir, "server.sock") }
 
-// userVariable lets a test call the commands as somebody else.
-const userVariable = "FAKEPBS_USER"
+// UserVariable lets a test call the commands as somebody else.
+const UserVariable = "FAKEPBS_USER"
 
 // call asks the server and does what it says.
 func call(dir, name string, args []string) int {
@@ -46,7 +46,7 @@ func call(dir, name string, args []string) int {
 	if me, err := user.Current(); err == nil {
 		req.User = me.Username
 	}
-	if as := os.Getenv(userVariable); as != "" {
+	if as := os.Getenv(UserVariable); as != "" {
 		req.User = as
 	}
 	req.Cwd, _ = os.Getwd()

@@ -8,7 +8,10 @@ package fakepbs
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -21,8 +24,11 @@ const ServerCommand = "fakepbs-server"
 // serverHost is the host of the server and of every submission.
 const serverHost = "pbshead"
 
-// manager of the server: nobody who runs tests.
-const manager = "pbsadmin"
+// Manager of the server: nobody who runs tests.
+const Manager = "pbsadmin"
+
+// arch of every host.
+const arch = "linux"
 
 // version of the commands and of the server.
 const version = "23.06.06"
@@ -43,12 +49,15 @@ type Config struct {
 	EndDelay        time.Duration // in state E
 	RetryDelay      time.Duration // between attempts to start a job
 
+	SchedulingOff bool // jobs wait, and nobody says why
+
 	Down        bool          // the server's port refuses connections
 	Stall       time.Duration // a server that swallows packets: how long commands block before they say so; 0: it doesn't
 	SubmitDelay time.Duration // qsub prints the id late
 	LoseAnswer  bool          // qsub makes the job and then hangs for ever
 	HookReject  string        // a hook refuses every job with this text
 	Torque      bool          // the commands are Torque's
+	Version     string        // that --version tells, "" for that of the records
 	PauseQstat  bool          // qstat sleeps 200 ms if asked less than a second ago
 }
 
@@ -87,6 +96,22 @@ func queueNamed(name string) (queue, bool) {
 	return queue{}, false
 }
 
+// ProgramSuffix is added to the program's name where a shell script has the command's own.
+const ProgramSuffix = ".program"
+
+// deafVariable says that the command was started with TERM ignored, which a program of Go can't see by itself: its
+// runtime takes the signal over.
+const deafVariable = "FAKEPBS_DEAF"
+
+// Remote is the script in front of pbs_tmrsh. Like any C program, and unlike one of Go, it stays deaf to TERM where it
+// was started so.
+const Remote = `#!/bin/sh
+while read -r name value; do
+	test "$name" != SigIgn: || case $value in *[4567cdef]???) ` + deafVariable + `=1; export ` + deafVariable + ` ;; esac
+done </proc/$$/status
+exec "$0` + ProgramSuffix + `" "$@"
+`
+
 // Main runs the program under the name it was called by and returns its exit code. The cluster's folder is the
 // parent of the one the program lies in.
 func Main(name string, args []string) int {
@@ -97,7 +122,10 @@ func Main(name string, args []string) int {
 	if err != nil {
 		return fault(err)
 	}
-	return call(filepath.Dir(filepath.Dir(self)), filepath.Base(name), args)
+	if os.Getenv(deafVariable) != "" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	return call(filepath.Dir(filepath.Dir(self)), strings.TrimSuffix(filepath.Base(name), ProgramSuffix), args)
 }
 
 func fault(err error) int {

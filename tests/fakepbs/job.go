@@ -18,6 +18,7 @@ type chunk struct {
 	memKB     int64
 	memText   string
 	host      string
+	arch      string
 	resources []string // as written, "ncpus=1"
 }
 

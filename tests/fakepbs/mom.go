@@ -37,7 +37,7 @@ func (s *server) start(j *job, slots []slot, now time.Time) {
 		return
 	}
 	script := filepath.Join(s.dir, "jobs", j.id()+".SC")
-	if err := os.WriteFile(script, j.script, 0o700); err != nil {
+	if err := errors.Join(os.WriteFile(script, j.script, 0o700), j.give(script)); err != nil {
 		s.failedStart(j, now)
 		return
 	}
@@ -92,11 +92,19 @@ func (s *server) openOutput(j *job) (*os.File, error) {
 			mode = 0o666 &^ os.FileMode(mask)
 		}
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, mode)
-	if err != nil {
-		return nil, err
+	var f *os.File
+	open := func() (err error) {
+		if f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, mode); err == nil {
+			err = f.Chmod(mode)
+		}
+		return err
 	}
-	return f, f.Chmod(mode)
+	if !strings.Contains(j.keep, "d") { // the spool is the server's
+		err := errors.Join(open(), j.give(path))
+		return f, err
+	}
+	err := j.asOwner(open)
+	return f, err
 }
 
 // deliver brings spooled output to where it belongs and tells whether that went well.
@@ -109,7 +117,7 @@ func (s *server) deliver(j *job) bool {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, j.id()+".OU")
 	}
-	return os.WriteFile(path, text, 0o600) == nil
+	return j.asOwner(func() error { return os.WriteFile(path, text, 0o600) }) == nil
 }
 
 // tell adds to a job's output.
@@ -142,7 +150,7 @@ func (s *server) writeNodeFile(j *job) error {
 	for _, sl := range s.nodeLines(j) {
 		b.WriteString(sl.host + "\n")
 	}
-	return os.WriteFile(s.nodeFile(j), []byte(b.String()), 0o600)
+	return os.WriteFile(s.nodeFile(j), []byte(b.String()), 0o644)
 }
 
 func (j *job) mask() string {
@@ -173,7 +181,7 @@ func (s *server) run(j *job, host string, argv, env []string, umask string, out 
 	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask "$0"; exec "$@"`, umask}, argv...)...)
 	cmd.Env, cmd.Dir = env, j.env["HOME"]
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: j.identity()}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

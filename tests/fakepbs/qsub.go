@@ -328,6 +328,8 @@ func parseSelect(text string) ([]chunk, *reply) {
 				c.memKB = kb * map[string]int64{"kb": 1, "mb": 1 << 10, "gb": 1 << 20}[m[2]]
 			case "host":
 				c.host, err = value, nil
+			case "arch":
+				c.arch, err = value, nil
 			default:
 				r := refused(187, "Unknown resource: "+name)
 				return nil, &r

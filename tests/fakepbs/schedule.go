@@ -49,6 +49,9 @@ func (s *server) placeJob(j *job) ([]slot, string) {
 	if cpus > all {
 		return nil, fmt.Sprintf("Can Never Run: Insufficient amount of resource: ncpus (R: %d A: %d T: %d)", cpus, all, all)
 	}
+	if why := s.never(j); why != "" {
+		return nil, "Can Never Run: Insufficient amount of resource: " + why
+	}
 	type room struct{ cpus, gpus, index int }
 	free := map[string]*room{}
 	freeCPUs := 0
@@ -95,6 +98,24 @@ func (s *server) placeJob(j *job) ([]slot, string) {
 	return slots, ""
 }
 
+// never says what of a job no host could ever have, "" for nothing.
+func (s *server) never(j *job) string {
+	var kb int64
+	for _, c := range j.chunks {
+		kb += int64(c.count) * c.memKB
+		switch {
+		case c.host != "" && !slices.Contains(s.config.Hosts, c.host):
+			return fmt.Sprintf("host (%s != %s)", c.host, strings.Join(s.config.Hosts, ","))
+		case c.arch != "" && c.arch != arch:
+			return fmt.Sprintf("arch (%s != %s)", c.arch, arch)
+		}
+	}
+	if all := int64(len(s.config.Hosts)) * s.config.MemKB; kb > all {
+		return fmt.Sprintf("mem (R: %s A: %dmb T: %dmb)", totalMem(j.chunks), all>>10, all>>10)
+	}
+	return ""
+}
+
 // maxTries is how often a job that can't be started is tried before it is held.
 const maxTries = 21
 
@@ -107,7 +128,7 @@ func (s *server) advance(now time.Time) {
 				j.comment = "Not Running: Queue not started."
 				continue
 			}
-			if now.Before(j.next) {
+			if now.Before(j.next) || s.config.SchedulingOff {
 				continue
 			}
 			slots, why := s.placeJob(j)

@@ -1,6 +1,7 @@
 package fakepbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -43,12 +44,15 @@ func serve(args []string) int {
 		return fault(err)
 	}
 	for _, sub := range []string{"jobs", "aux", "spool"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return fault(err)
 		}
 	}
 	listener, err := net.Listen("unix", SocketPath(dir))
 	if err != nil {
+		return fault(err)
+	}
+	if err := os.Chmod(SocketPath(dir), 0o666); err != nil { // every user submits
 		return fault(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -123,7 +127,7 @@ func (s *server) answer(req request) (reply, <-chan int) {
 		if s.config.Torque {
 			return reply{Stderr: []byte("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n")}, nil
 		}
-		return reply{Stdout: []byte("pbs_version = " + version + "\n")}, nil
+		return reply{Stdout: []byte("pbs_version = " + cmp.Or(s.config.Version, version) + "\n")}, nil
 	case req.Name == "pbs_tmrsh" || req.Name == "pbsdsh": // they talk to the host they are on
 		return s.spawn(req)
 	case s.config.Down:

@@ -260,6 +260,31 @@ func TestChildrenThatCalledSetsidSurviveQdel(t *testing.T) {
 	assert.DirExists(t, fmt.Sprintf("/proc/%d", pid))
 }
 
+// A remote shell that was started deaf to TERM outlives qdel's and can tell how its task ended; another dies of it.
+func TestRemoteShellsAndTerm(t *testing.T) {
+	h := harness(t, lab.Start(t, fakepbs.Default()))
+	dir := t.TempDir()
+	script := fmt.Sprintf(`trap : TERM
+cd %s
+task='trap "sleep 0.5; exit 21" TERM; : >"$1/up.$0"; while :; do sleep 0.05; done'
+(trap "" TERM; pbs_tmrsh n1 /bin/sh -c "$task" deaf "$PWD"; echo $? >deaf) &
+(trap : TERM; pbs_tmrsh n1 /bin/sh -c "$task" other "$PWD" & P=$!; wait $P; wait $P; echo $? >other) &
+while ! test -s deaf || ! test -s other; do sleep 0.05; done
+`, dir)
+	id := submit(t, h, "o-term", script)
+	require.Eventually(t, func() bool {
+		up, err := filepath.Glob(filepath.Join(dir, "up.*"))
+		return err == nil && len(up) == 2
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, h.System.Cancel(t.Context(), id, h.Identity("o-term")))
+	phase(t, h, id, scheduler.Cancelled)
+	for name, want := range map[string]string{"deaf": "21\n", "other": "143\n"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(text), name)
+	}
+}
+
 // The remote shell of a task gives its exit code; its output goes to the job's; arguments pass unchanged.
 func TestRemoteShell(t *testing.T) {
 	l := lab.Start(t, fakepbs.Default())

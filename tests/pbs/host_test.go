@@ -4,7 +4,6 @@ package pbs_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -30,16 +29,6 @@ command = ["sh", "-c", 'echo "place $RANK $LOCAL_RANK $OPENAI4S_NODE_RANK"']
 	for rank := range 6 {
 		assert.Contains(t, text, fmt.Sprintf("place %d %d %d\n", rank, rank%2, rank/2))
 	}
-}
-
-func upOnAll(w *world, s *started, n int) (id string) {
-	w.t.Helper()
-	id = s.id()
-	w.until("the ranks don't run", func() bool {
-		text, _ := os.ReadFile(w.status(id).Workload.Output)
-		return strings.Count(string(text), "up ") >= n
-	})
-	return id
 }
 
 const untilTold = `

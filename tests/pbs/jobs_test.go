@@ -24,14 +24,6 @@ func helloIn(w *world) string {
 	return w.write("hello/job.toml", w.read(hello(w.t)))
 }
 
-func exitStatus(record string) string {
-	m := regexp.MustCompile(`(?m)^    Exit_status = (.*)$`).FindStringSubmatch(record)
-	if m == nil {
-		return ""
-	}
-	return m[1]
-}
-
 var greeting = regexp.MustCompile(`(?m)^hello from rank (\d+) of (\d+), node (\d+), on `)
 
 func TestHelloOnFourHosts(t *testing.T) {

@@ -128,6 +128,7 @@ HF_TOKEN = { env = "HF_TOKEN" }
 	for what, text := range serverFiles(w) {
 		shown[what] = text
 	}
+	toOthers(w, shown, st.Job.ID)
 	require.NotEmpty(t, shown.with("--rank"), "the agents' arguments are among what is searched")
 	require.NotEmpty(t, shown.with("OPENAI4S_BUNDLE"), "the script's text is among what is searched")
 	for what, needle := range needles {

@@ -47,6 +47,7 @@ type realPBS struct{}
 
 func (realPBS) path() string            { return os.Getenv("PATH") }
 func (realPBS) gateway() string         { return "" }
+func (realPBS) user(*testing.T) account { return account{name: os.Getenv("USER")} }
 func (realPBS) patience() time.Duration { return 10 * time.Minute }
 
 func (realPBS) profile() string {
@@ -63,6 +64,9 @@ func newCluster(*testing.T) cluster { return realPBS{} }
 
 // serverFiles are not ours to read.
 func serverFiles(w *world) places { return tree(w.t, filepath.Join(w.dir, "run")).scripts() }
+
+// toOthers is what somebody else is shown, whom a real site doesn't lend to a test.
+func toOthers(*world, places, string) {}
 
 // scripts are the batch scripts that submit keeps in RUN.
 func (p places) scripts() places {

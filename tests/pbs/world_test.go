@@ -5,12 +5,14 @@ package pbs_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,12 +32,15 @@ func withPrograms(m *testing.M) int {
 		return runAll(m)
 	}
 	dir, err := os.MkdirTemp(shared(), "o4s-bin")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.Setenv(programsVariable, dir)) // for the rig
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir+"/", "github.com/openai4s/hpc/cmd/openai4s", "github.com/openai4s/hpc/cmd/openai4s-agent")
+	build := exec.Command("go", "build", "-o", dir+"/", "github.com/openai4s/hpc/cmd/openai4s", "github.com/openai4s/hpc/cmd/openai4s-agent", "github.com/openai4s/hpc/cmd/openai4s-gateway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
@@ -53,12 +58,33 @@ type world struct {
 	site  string
 	env   []string
 	pbs   cluster
+	user  account
+}
+
+// account is who runs the commands.
+type account struct {
+	name       string
+	credential *syscall.Credential // nil: whoever runs the test
+}
+
+// owns hands files of the test to the account.
+func (a account) owns(paths ...string) error {
+	if a.credential == nil {
+		return nil
+	}
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, os.Chown(path, int(a.credential.Uid), int(a.credential.Gid)))
+	}
+	return errors.Join(errs...)
 }
 
 // cluster is what differs between the fake and a real PBS.
 type cluster interface {
 	// PATH for the user's commands.
 	path() string
+	// user is who submits.
+	user(t *testing.T) account
 	// profile is the text of the site file's profile.
 	profile() string
 	// gateway is more text of the [gateway] table.
@@ -82,7 +108,8 @@ func newWorld(t *testing.T, c cluster, gateway string) *world {
 	state, err := os.MkdirTemp("/tmp", "o4st")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
-	w := &world{t: t, dir: dir, state: state, site: filepath.Join(dir, "site.toml"), pbs: c}
+	w := &world{t: t, dir: dir, state: state, site: filepath.Join(dir, "site.toml"), pbs: c, user: c.user(t)}
+	require.NoError(t, w.user.owns(dir, state))
 	w.write("site.toml", fmt.Sprintf(`[site]
 name = "p"
 scheduler = "pbs"
@@ -97,7 +124,7 @@ runtime_dir = %q
 `, filepath.Join(dir, "run"), c.gateway(), gateway, c.profile()))
 	w.env = []string{
 		"HOME=" + home(dir), "XDG_STATE_HOME=" + state, "PATH=" + programs + ":" + c.path(), "OPENAI4S_SITE=" + w.site,
-		"LANG=C.UTF-8", "SHELL=/bin/sh", "USER=" + os.Getenv("USER"), "LOGNAME=" + os.Getenv("USER"),
+		"LANG=C.UTF-8", "SHELL=/bin/sh", "USER=" + w.user.name, "LOGNAME=" + w.user.name,
 	}
 	for _, name := range []string{"PBS_CONF_FILE", "PBS_SERVER", "PBS_EXEC", "OPENAI4S_WORKER_ADVERTISE"} {
 		if v := os.Getenv(name); v != "" {
@@ -112,6 +139,9 @@ func (w *world) write(name, text string) string {
 	path := filepath.Join(w.dir, name)
 	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(w.t, os.WriteFile(path, []byte(text), 0o600))
+	for p := path; p != w.dir; p = filepath.Dir(p) {
+		require.NoError(w.t, w.user.owns(p))
+	}
 	return path
 }
 
@@ -132,6 +162,11 @@ type started struct {
 
 func (w *world) start(name string, args ...string) *started {
 	w.t.Helper()
+	return w.startAs(w.user, name, args...)
+}
+
+func (w *world) startAs(who account, name string, args ...string) *started {
+	w.t.Helper()
 	path := filepath.Join(programs, name)
 	if _, err := os.Stat(path); err != nil {
 		found := ""
@@ -148,6 +183,12 @@ func (w *world) start(name string, args ...string) *started {
 	errs, err := os.Create(s.log)
 	require.NoError(w.t, err)
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = w.dir, w.env, &s.stdout, errs
+	if who.credential != nil {
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential}
+	}
+	if who.name != w.user.name {
+		s.cmd.Dir, s.cmd.Env = "/", []string{"HOME=/", "USER=" + who.name, "LOGNAME=" + who.name, "PATH=" + programs + ":" + w.pbs.path(), "OPENAI4S_SITE=" + w.site}
+	}
 	require.NoError(w.t, s.cmd.Start())
 	go func() {
 		_ = s.cmd.Wait() // the code says it

@@ -59,7 +59,7 @@ func (d *Daemon) Start(t testing.TB) {
 	cmd := exec.Command(d.rig.Program("openai4s-gateway"), "--site", d.rig.Site)
 	d.account.dress(cmd)
 	home := filepath.Dir(d.rig.State())
-	if d.rig.options.Cluster == nil { // one user's daemon: it must find that user's local jobs
+	if !d.rig.manyUsers() { // one user's daemon: it must find that user's local jobs
 		home = d.rig.Alice(t).Home
 	}
 	cmd.Env = append(d.rig.environment(d.account.name, home), d.rig.options.Env...)

@@ -33,6 +33,11 @@ func (r *Rig) dump(t testing.TB) {
 	for _, p := range r.Processes() {
 		t.Logf("process %s", p)
 	}
+	if r.options.PBS != nil {
+		for _, record := range r.pbsRecords(t, "-x") {
+			t.Logf("pbs: %s", record)
+		}
+	}
 	c := r.options.Cluster
 	if c == nil {
 		return

@@ -94,7 +94,10 @@ func (r *Rig) Processes() []Process {
 // Jobs lists the ids of the scheduler's jobs whose working folder is inside the rig and that aren't over.
 func (r *Rig) Jobs(t testing.TB) []string {
 	t.Helper()
-	if r.scheduler() != "slurm" || r.options.Cluster == nil {
+	switch {
+	case r.scheduler() == "pbs" && r.options.PBS != nil:
+		return r.pbsJobs(t)
+	case r.scheduler() != "slurm" || r.options.Cluster == nil:
 		return nil
 	}
 	cmd := exec.Command("squeue", "--noheader", "--states=all", "--format=%i|%T|%Z")
@@ -172,6 +175,10 @@ func (r *Rig) locks(t testing.TB) []string {
 func (r *Rig) sweep(t testing.TB) {
 	t.Helper()
 	for _, id := range r.Jobs(t) {
+		if r.options.PBS != nil {
+			r.pbsDelete(t, id)
+			continue
+		}
 		cmd := exec.Command("scancel", id)
 		cmd.Env = append(os.Environ(), "SLURM_CONF="+r.Conf())
 		if err := cmd.Run(); err != nil {

@@ -53,6 +53,7 @@ func (p *process) Errorf(f string, a ...any) {
 	p.Logf(f, a...)
 	p.failed = true
 }
+func (p *process) FailNow()                  { p.failed = true; panic(errFatal) }
 func (p *process) Fatal(a ...any)            { p.Log(a...); panic(errFatal) }
 func (p *process) Fatalf(f string, a ...any) { p.Logf(f, a...); panic(errFatal) }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/openai4s/hpc/tests/cluster"
+	"github.com/openai4s/hpc/tests/fakepbs/lab"
 )
 
 // Options of a rig.
@@ -23,6 +24,10 @@ type Options struct {
 	// Cluster runs the jobs; nil: the local System of this machine. With a cluster the daemon runs as its service
 	// user and the command line as o4s-alice and o4s-bob; without one everything runs as whoever runs the test.
 	Cluster *cluster.Cluster
+
+	// PBS runs the jobs instead, a fake one. The users are those of a cluster where the test is run as root, else
+	// whoever runs it.
+	PBS *lab.Lab
 
 	// Site, Gateway and Profiles are further lines of the site file: below [site], below [gateway], and the profile
 	// tables. The default profile is called default and takes 4 nodes of 4 ranks each.
@@ -39,7 +44,7 @@ type Options struct {
 	// Embedded: the site names no gateway, there is no daemon, and the command line serves its own.
 	Embedded bool
 
-	// Scheduler overrides what the site file names: "slurm" with a cluster, else "local".
+	// Scheduler overrides what the site file names: "slurm" with a cluster, "pbs" with a PBS, else "local".
 	Scheduler string
 
 	// Agent is a program that stands for the agent; "": the real one.
@@ -115,6 +120,8 @@ func (r *Rig) scheduler() string {
 		return r.options.Scheduler
 	case r.options.Cluster != nil:
 		return "slurm"
+	case r.options.PBS != nil:
+		return "pbs"
 	}
 	return "local"
 }
@@ -134,8 +141,11 @@ func (r *Rig) siteFile() string {
 		b.WriteString("\n" + r.options.Profiles)
 	} else {
 		placement := ""
-		if r.scheduler() == "slurm" {
+		switch r.scheduler() {
+		case "slurm":
 			placement = `partition = "main"`
+		case "pbs":
+			placement = `queue = "workq"`
 		}
 		fmt.Fprintf(&b, defaultProfile, placement)
 	}

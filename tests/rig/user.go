@@ -23,11 +23,16 @@ type account struct {
 	uid, gid int
 }
 
-// account finds a cluster's user; without a cluster everybody is whoever runs the test.
+// manyUsers tells whether the rig's users are users of the machine, and not all whoever runs the test.
+func (r *Rig) manyUsers() bool {
+	return r.options.Cluster != nil || r.options.PBS != nil && os.Getuid() == 0
+}
+
+// account finds one of the rig's users.
 func (r *Rig) account(t testing.TB, name string) account {
 	t.Helper()
-	if c := r.options.Cluster; c != nil {
-		u := c.User(t, name)
+	if r.manyUsers() {
+		u := cluster.FindUser(t, name)
 		return account{name: u.Name, uid: u.UID, gid: u.GID}
 	}
 	me, err := user.Current()
@@ -48,6 +53,9 @@ func (a account) dress(cmd *exec.Cmd) {
 // environment of a fresh login whose home is inside the rig.
 func (r *Rig) environment(name, home string) []string {
 	path := "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+	if r.options.PBS != nil {
+		path = r.options.PBS.Bin + ":" + path
+	}
 	if r.options.Path != "" {
 		path = r.options.Path + ":" + path
 	}

@@ -29,11 +29,15 @@ type Lab struct {
 
 // Main runs a package's tests and removes the program that was built for them.
 func Main(m *testing.M) int {
-	code := m.Run()
+	defer Clean()
+	return m.Run()
+}
+
+// Clean removes the program that was built for a process's tests, after the last of them.
+func Clean() {
 	if path, err := program(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}
-	return code
 }
 
 // program is built once for all tests of a process.
@@ -59,10 +63,14 @@ func Start(t testing.TB, c fakepbs.Config) *Lab {
 	require.NoError(t, err)
 	l := &Lab{Dir: dir, Bin: filepath.Join(dir, "bin")}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Mkdir(l.Bin, 0o700))
+	require.NoError(t, os.Chmod(dir, 0o755)) // every user's
+	require.NoError(t, os.Mkdir(l.Bin, 0o755))
 	for _, name := range append([]string{fakepbs.ServerCommand}, fakepbs.Commands...) {
 		require.NoError(t, link(binary, filepath.Join(l.Bin, name)))
 	}
+	remote := filepath.Join(l.Bin, "pbs_tmrsh")
+	require.NoError(t, os.Rename(remote, remote+fakepbs.ProgramSuffix))
+	require.NoError(t, os.WriteFile(remote, []byte(fakepbs.Remote), 0o755))
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600))
@@ -95,7 +103,7 @@ func link(binary, path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, text, 0o700)
+	return os.WriteFile(path, text, 0o755)
 }
 
 // Commands are the commands' paths by name, as site.toml takes them.
