@@ -109,4 +109,3 @@ func BenchmarkWorkloads(b *testing.B) {
 		})
 	}
 }
-
