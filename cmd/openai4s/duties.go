@@ -140,6 +140,9 @@ const strayAfter = time.Minute
 // submitted here: that is for submit --resume.
 func (d duty) findStray(ctx context.Context, w api.Workload) (api.Workload, error) {
 	h := handover{app: d.app, gateway: d.gateway, system: d.system}
+	if neverHandedOver(w) {
+		return h.settleUnmade(ctx, w)
+	}
 	job, err := h.find(ctx, w)
 	if errors.Is(err, errNotThere) {
 		return w, fmt.Errorf("%w; openai4s submit --resume %s hands it over again", err, w.ID)

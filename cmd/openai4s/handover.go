@@ -207,7 +207,7 @@ func readRecord(runtimeDir string, id scheduler.WorkloadID) (record, error) {
 	if err != nil {
 		return record{}, &failure{exit: exitBadFile, cause: err,
 			message: fmt.Sprintf("reading what was kept of the submission: %v", err),
-			hint:    fmt.Sprintf("without it the workload can't be handed over again: openai4s cancel %s, and submit anew", id)}
+			hint:    fmt.Sprintf("without it the workload can't be handed over: try again in a minute, when its command surely is gone, or openai4s cancel %s", id)}
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {

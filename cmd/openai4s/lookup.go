@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -68,6 +70,33 @@ func (h handover) resume(ctx context.Context, w api.Workload) (api.Workload, err
 		return api.Workload{}, fmt.Errorf("asking for the credentials again: %w", err)
 	}
 	return h.submit(ctx, created)
+}
+
+// neverHandedOver tells whether the command that made the workload died before it asked the scheduler: what it keeps
+// first isn't there, though the folder for it is. A young workload's command may still be at it; one that was held for
+// longer and goes on then submits a job whose ranks are refused.
+func neverHandedOver(w api.Workload) bool {
+	if time.Since(w.CreatedAt) < strayAfter {
+		return false
+	}
+	if _, err := os.Stat(filepath.Dir(w.Run)); err != nil {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(w.Run, recordFile))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// settleUnmade ends a workload that was never handed over, unless the scheduler knows its job all the same.
+func (h handover) settleUnmade(ctx context.Context, w api.Workload) (api.Workload, error) {
+	job, err := h.find(ctx, w)
+	switch {
+	case err == nil:
+		return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
+	case !errors.Is(err, errNotThere):
+		return api.Workload{}, unknown(w.ID, err)
+	}
+	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Rejected, Reason: scheduler.BootstrapFailed,
+		Text: "the command that submitted it ended before it handed anything to the scheduler; submit it anew"})
 }
 
 func unknown(id scheduler.WorkloadID, err error) error {

@@ -166,12 +166,15 @@ func (c *submitCommand) resume(a *app, s site.Site) error {
 		return errors.Join(err, conn.close())
 	}
 	if w.Phase == scheduler.Submitting {
-		kept, err := readRecord(s.RuntimeDir, w.ID)
-		if err != nil {
-			return errors.Join(err, conn.close())
+		h := handover{app: a, gateway: conn.gateway(), system: system}
+		settle := h.settleUnmade
+		if !neverHandedOver(w) {
+			if h.record, err = readRecord(s.RuntimeDir, w.ID); err != nil {
+				return errors.Join(err, conn.close())
+			}
+			settle = h.resume
 		}
-		h := handover{app: a, gateway: conn.gateway(), system: system, record: kept}
-		w, err = a.uninterrupted(w.ID, func(ctx context.Context) (api.Workload, error) { return h.resume(ctx, w) })
+		w, err = a.uninterrupted(w.ID, func(ctx context.Context) (api.Workload, error) { return settle(ctx, w) })
 		if err != nil {
 			return errors.Join(err, conn.close())
 		}

@@ -112,7 +112,7 @@ func (s *schedule) round(t *testing.T) {
 	s.known++
 	id := all[0].Text("id")
 	w := s.end(t, id)
-	require.Contains(t, []string{"COMPLETED ", "FAILED SUBMISSION_FAILED"}, w.Phase()+" "+w.Text("reason"), "%s: %s", what, w)
+	require.Contains(t, []string{"COMPLETED ", "FAILED BOOTSTRAP_FAILED"}, w.Phase()+" "+w.Text("reason"), "%s: %s", what, w)
 	text, _ := os.ReadFile(ran) // never run, perhaps
 	lines := strings.Fields(string(text))
 	if w.Phase() != "COMPLETED" {
@@ -137,7 +137,7 @@ func (s *schedule) end(t *testing.T, id string) rig.Doc {
 		w = s.alice.Status(t, id)
 		if w.Phase() == "SUBMITTING" {
 			ran := s.alice.Run(t, "submit", "--resume", id)
-			require.Contains(t, []int{0, 86}, ran.Code, ran.Stderr)
+			require.Contains(t, []int{0, 81, 86}, ran.Code, ran.Stderr) // 81: nothing was kept yet, and its command may still be at it
 		}
 		return w.Over()
 	})
