@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -213,17 +214,23 @@ func TestCase56NoEndIsShownBeforeTheMarker(t *testing.T) {
 // with what the command still left on its way out.
 func TestCase57MarkerOnAWalltimeKill(t *testing.T) {
 	t.Parallel()
+	// TERM comes from the scheduler and from the agent, to every process of the rank.
 	p := publishing(t, newRig(t), `
 last() {
+	trap '' TERM
 	sleep 0.5
 	if test -e `+"../results/"+marker+`; then echo early; fi >out/last-$RANK.csv
 	exit 0
 }
+set +e
 trap last TERM
-touch started-$RANK
 while :; do sleep 0.2; done
 `, "walltime = \"1m\"\n[signal]\nbefore_walltime = \"0s\"")
-	w := p.alice.AwaitEnd(t, p.id)
+	var w rig.Doc
+	rig.Await(t, 3*time.Minute, "the walltime, which the scheduler looks at twice a minute", func() bool {
+		w = p.alice.Status(t, p.id)
+		return w.Over()
+	})
 	require.Equal(t, "FAILED", w.Phase(), "%s", w)
 	require.Equal(t, "TIME_LIMIT_EXCEEDED", w.Text("reason"), "%s", w)
 	m := p.marker(t)
