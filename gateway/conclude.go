@@ -12,7 +12,7 @@ import (
 // conclude decides the terminal phase where that can be decided now. connected tells whether ranks are still there
 // to report. It is called after every change and on ticks.
 func (r *record) conclude(connected bool, absenceDeadline time.Duration, now time.Time) {
-	if r.Phase.Terminal() {
+	if r.Phase.Terminal() || r.Resubmit { // what ended the lost allocation decides nothing of the next
 		return
 	}
 	if r.Ending == nil {

@@ -177,7 +177,7 @@ func (s *Server) postAllocation(w http.ResponseWriter, r *http.Request, who call
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.rec.Resubmit:
+	case l.rec.Resubmit && !l.rec.Phase.Terminal():
 		l.afresh()
 		s.newAllocation(l.rec)
 		s.mu.Lock()

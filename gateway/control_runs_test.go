@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/gateway/gang"
 	"github.com/openai4s/hpc/gateway/wire"
 	"github.com/openai4s/hpc/scheduler"
 )
@@ -28,6 +29,12 @@ func TestCancelInEveryPhase(t *testing.T) {
 		{"asked twice", func(_ *rig, w *workload) { w.cancel("user", w.uid) }, scheduler.Releasing},
 		{"a recovery that was not submitted", func(_ *rig, w *workload) {
 			w.edit(func(rec *record) { rec.Resubmit = true; rec.touch() })
+		}, scheduler.Cancelled},
+		{"a recovery of a gang that lost a rank", func(_ *rig, w *workload) {
+			w.edit(func(rec *record) {
+				rec.Resubmit, rec.Outcome, rec.Over = true, &gang.Outcome{Cause: gang.RankLost}, true
+				rec.touch()
+			})
 		}, scheduler.Cancelled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -160,7 +160,7 @@ func (l *live) cancel(by string, uid int) (byCaller bool) {
 	if l.rec.Phase.Terminal() {
 		return false
 	}
-	if l.rec.Cancel == "" && (l.rec.Outcome == nil || l.rec.Outcome.Cause == gang.Undecided) {
+	if l.rec.Cancel == "" && (l.rec.Resubmit || l.rec.Outcome == nil || l.rec.Outcome.Cause == gang.Undecided) {
 		l.rec.Cancel = by
 		l.rec.Recover = 0
 		l.rec.touch()

@@ -284,6 +284,11 @@ func TestRecovery(t *testing.T) {
 			assert.True(t, r.Resubmit)
 			assert.Len(t, r.History, 1)
 
+			// Until the owner's command has asked for the next allocation the lost one decides nothing more.
+			before := *r
+			r.conclude(false, absence, machineNow.Add(time.Hour))
+			assert.Equal(t, before, *r)
+
 			r.forgetJob()
 			r.Attempts = append(r.Attempts, allocation{ID: "alloc_ffffffffffff", FirstEpoch: 1, Epochs: 1})
 			r.submitted(api.Submission{Outcome: scheduler.Created, Job: scheduler.JobID{ID: "8"}}, machineNow)

@@ -21,6 +21,9 @@ func isLauncher(rig.Process) bool { return false }
 // saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
 const saving = "sleep 1; "
 
+// defaultRounds are the random ones of a usual run.
+const defaultRounds = 50
+
 // leastGrace is what a job that asks for two seconds gets.
 const leastGrace = 2 * time.Second
 

@@ -30,6 +30,9 @@ var launcher = regexp.MustCompile(`^\S*openai4s-agent launch `)
 // saving takes its time before the command ends on TERM.
 const saving = "sleep 1; "
 
+// defaultRounds are the random ones of a usual run.
+const defaultRounds = 20
+
 // leastGrace is what a job that asks for two seconds gets.
 const leastGrace = 2 * time.Second
 

@@ -16,10 +16,7 @@ import (
 )
 
 // Rounds of random breakage: O4S_ROUNDS of them (make soak), else defaultRounds, from the seed O4S_SEED or a random one.
-const (
-	defaultRounds = 50
-	perRig        = 10
-)
+const perRig = 10
 
 func number(t *testing.T, name string, or int64) int64 {
 	t.Helper()

@@ -27,6 +27,9 @@ var shared *cluster.Cluster
 // saving takes its time before the command ends on TERM; the cluster's own KillWait leaves none.
 const saving = ""
 
+// defaultRounds are the random ones of a usual run.
+const defaultRounds = 50
+
 // leastGrace is what a job that asks for two seconds gets: the cluster's KillWait leaves one, about.
 const leastGrace = 900 * time.Millisecond
 
