@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Audit writes one record per dial-in and per decision, as lines of JSON. Refused dial-ins of one source over
-// auditRate a second are summed up in the next second's record.
+// Audit writes one record per dial-in and per decision, as lines of JSON. Refused dial-ins of one source, control
+// connections of one source and refusals of one user over auditRate a second are summed up in the next second's record.
 type Audit struct {
 	log zerolog.Logger
 	out *rotating
@@ -21,7 +21,14 @@ type Audit struct {
 
 	mu     sync.Mutex
 	second int64
-	seen   map[netip.Addr]int
+	seen   map[summed]int
+}
+
+// summed is what records are counted by.
+type summed struct {
+	event  string
+	source netip.Addr
+	uid    int
 }
 
 // The audit log's size: auditFiles files of auditFileSize bytes, and records of one source a second.
@@ -37,7 +44,7 @@ func OpenAudit(dir string, now func() time.Time) (*Audit, error) {
 	if err := out.open(); err != nil {
 		return nil, err
 	}
-	return &Audit{log: zerolog.New(out), out: out, now: now, seen: map[netip.Addr]int{}}, nil
+	return &Audit{log: zerolog.New(out), out: out, now: now, seen: map[summed]int{}}, nil
 }
 
 // Close closes the file.
@@ -58,7 +65,7 @@ type dialIn struct {
 
 func (a *Audit) dialIn(d dialIn) {
 	now := a.now()
-	if d.Verdict != "accepted" && a.over(d.Source.Addr(), now) {
+	if d.Verdict != "accepted" && a.over(summed{event: "dial_in", source: d.Source.Addr()}, now) {
 		return
 	}
 	e := a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", d.Source.String()).Str("verdict", d.Verdict)
@@ -80,8 +87,48 @@ func (a *Audit) dialIn(d dialIn) {
 	e.Send()
 }
 
-// over counts a refused dial-in of a source and tells whether it is only summed up.
-func (a *Audit) over(src netip.Addr, now time.Time) bool {
+// remote records a control connection over TCP; who is nil where it wasn't let in.
+func (a *Audit) remote(source netip.AddrPort, verdict, cause string, who *caller) {
+	now := a.now()
+	if a.over(summed{event: "control", source: source.Addr()}, now) {
+		return
+	}
+	e := a.log.Log().Time("time", now.UTC()).Str("event", "control").Str("source", source.String()).Str("verdict", verdict)
+	if cause != "" {
+		e = e.Str("cause", cause)
+	}
+	if who != nil {
+		e = e.Int("uid", who.UID).Str("host", who.Host)
+	}
+	e.Send()
+}
+
+// looked records that an administrator was shown what isn't theirs; workload is "" for everybody's.
+func (a *Audit) looked(who caller, workload string, owner int) {
+	now := a.now()
+	if who.UID == owner || a.over(summed{event: "admin", uid: who.UID}, now) {
+		return
+	}
+	e := a.log.Log().Time("time", now.UTC()).Str("event", "admin").Int("uid", who.UID)
+	if workload == "" {
+		e.Str("text", "was shown everybody's workloads").Send()
+		return
+	}
+	e.Str("workload", workload).Int("owner", owner).Send()
+}
+
+// refusal records that a caller was denied something, by the code of the answer.
+func (a *Audit) refusal(who caller, route, workload, code, text string) {
+	now := a.now()
+	if a.over(summed{event: "refused", uid: who.UID}, now) {
+		return
+	}
+	a.log.Log().Time("time", now.UTC()).Str("event", "refused").Int("uid", who.UID).Str("route", route).Str("workload", clean(workload)).
+		Str("code", code).Str("text", clean(text)).Send()
+}
+
+// over counts a record of a kind and tells whether it is only summed up.
+func (a *Audit) over(src summed, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.turn(now)
@@ -102,8 +149,13 @@ func (a *Audit) turn(now time.Time) {
 	}
 	for s, n := range a.seen {
 		if n > auditRate {
-			a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", s.String()).
-				Str("verdict", "summed up").Int("more", n-auditRate).Send()
+			e := a.log.Log().Time("time", now.UTC()).Str("event", s.event).Str("verdict", "summed up").Int("more", n-auditRate)
+			if s.source.IsValid() {
+				e = e.Str("source", s.source.String())
+			} else {
+				e = e.Int("uid", s.uid)
+			}
+			e.Send()
 		}
 	}
 	clear(a.seen)

@@ -15,17 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// caller is who speaks on a control connection, as the kernel says.
+// caller is who speaks on a control connection, as the kernel says, or MUNGE on another host.
 type caller struct {
 	UID    int
-	Groups []uint32 // supplementary groups of the process, where the kernel tells
+	Groups []uint32 // supplementary groups of the process, where the kernel tells; of the user, over TCP
 	GID    uint32
+	Host   string // that made the MUNGE credential; "": this one
 }
 
 type callerKey struct{}
 
-// callerOf asks the kernel who is at the other end of a Unix socket.
+// callerOf asks the kernel who is at the other end of a Unix socket. Over TCP it was found out before.
 func callerOf(c net.Conn) (caller, error) {
+	if r, ok := c.(*remoteConn); ok {
+		return r.who, nil
+	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return caller{}, fmt.Errorf("reading the caller's uid: not a unix socket")
@@ -67,7 +71,19 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
-// isAdmin tells whether the caller is root, the daemon's own uid, or in one of the admin groups.
+// groupsOf are a user's supplementary groups, as this host knows them. MUNGE doesn't tell them.
+func groupsOf(uid int) []uint32 {
+	line, _ := getent("initgroups", userName(uid))
+	var groups []uint32
+	for i, field := range strings.Fields(line) {
+		if n, err := strconv.ParseUint(field, 10, 32); err == nil && i > 0 { // the first is the user's name
+			groups = append(groups, uint32(n))
+		}
+	}
+	return groups
+}
+
+// isAdmin tells whether the caller is root, or in one of the admin groups.
 func (s *Server) isAdmin(who caller) bool {
 	if who.UID == 0 {
 		return true

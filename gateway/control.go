@@ -20,13 +20,15 @@ import (
 // maxBody bounds a request's body on the control socket.
 const maxBody = 4 << 20
 
-// ServeControl serves the control API on a Unix socket until ctx ends.
+// ServeControl serves the control API on a Unix socket, or to the callers that Remotes lets in, until ctx ends.
 func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	requests := new(underWay)
 	server := &http.Server{
-		Handler:           s.handler(),
+		Handler:           s.handler(requests),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       remoteIdle,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			who, err := callerOf(c)
@@ -41,9 +43,9 @@ func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
 	err := server.Serve(ln)
 	cancel()
 	server.Close()
-	s.requests.wait() // nothing asks the store once this has returned
+	requests.wait() // nothing asks the store once this has returned
 	if !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the control socket: %w", err)
+		return fmt.Errorf("serving the control API: %w", err)
 	}
 	return nil
 }
@@ -75,22 +77,26 @@ func (u *underWay) wait() {
 
 type handlerFunc func(w http.ResponseWriter, r *http.Request, who caller) error
 
-func (s *Server) handler() http.Handler {
+func (s *Server) handler(requests *underWay) http.Handler {
 	mux := http.NewServeMux()
 	route := func(pattern string, h handlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if !s.requests.begin(r.Context()) {
+			if !requests.begin(r.Context()) {
 				return
 			}
-			defer s.requests.end()
+			defer requests.end()
 			who, ok := r.Context().Value(callerKey{}).(caller)
 			if !ok {
-				writeError(w, &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "the caller's uid can't be told"})
+				e := &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "the caller's uid can't be told"}
+				s.audit.refusal(caller{UID: -1}, pattern, r.PathValue("id"), e.Code, e.Message)
+				writeError(w, e)
 				return
 			}
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			if err := h(w, r, who); err != nil {
-				writeError(w, s.toError(err))
+				e := s.toError(err)
+				s.audit.refusal(who, pattern, r.PathValue("id"), e.Code, e.Message)
+				writeError(w, e)
 			}
 		})
 	}
@@ -180,15 +186,17 @@ func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request, _ caller) error
 
 // lookup finds a live or recent workload, or a stored one, that the caller may know of.
 func (s *Server) lookup(id string, who caller) (*live, error) {
-	admin := s.isAdmin(who)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range []map[scheduler.WorkloadID]*live{s.live, s.past} {
-		if l := m[scheduler.WorkloadID(id)]; l != nil && (admin || l.uid == who.UID) {
-			return l, nil
-		}
+	l := s.live[scheduler.WorkloadID(id)]
+	if l == nil {
+		l = s.past[scheduler.WorkloadID(id)]
 	}
-	return nil, ErrNoWorkload
+	s.mu.Unlock()
+	if l == nil || l.uid != who.UID && !s.isAdmin(who) {
+		return nil, ErrNoWorkload
+	}
+	s.audit.looked(who, id, l.uid)
+	return l, nil
 }
 
 // find resolves what a person typed: an id, a unique prefix of one, or the scheduler's job id.
@@ -221,6 +229,7 @@ func (s *Server) find(text string, who caller) (api.Workload, error) {
 	case 0:
 		return api.Workload{}, ErrNoWorkload
 	case 1:
+		s.audit.looked(who, string(found[0].ID), found[0].UID)
 		return found[0], nil
 	}
 	ids := make([]string, 0, len(found))

@@ -30,9 +30,14 @@ func (s *Server) postWorkload(w http.ResponseWriter, r *http.Request, who caller
 	if err := s.check(body); err != nil {
 		return err
 	}
-	if err := s.withinLimit(who); err != nil {
+	if known, err := s.store.known(who.UID, body.IdempotencyKey); err != nil || known != "" {
+		return s.existing(w, known, err, who)
+	}
+	release, err := s.reserve(who.UID, credentialsOf(body.Request))
+	if err != nil {
 		return err
 	}
+	defer release()
 	now := s.now()
 	rec := &record{
 		ID: scheduler.WorkloadID("wl_" + newHex()), UID: who.UID, Owner: userName(who.UID), Key: body.IdempotencyKey,
@@ -52,20 +57,30 @@ func (s *Server) postWorkload(w http.ResponseWriter, r *http.Request, who caller
 	known, err := s.store.create(rec, sealed)
 	if err != nil || known != "" {
 		_ = s.sealer.forget(rec.ID) // nothing was sealed with it
-		if err != nil {
-			return err
-		}
-		wl, err := s.find(string(known), who)
-		if err != nil {
-			return err
-		}
-		return writeJSON(w, http.StatusOK, api.Created{Workload: wl, Existing: true, JobName: wl.JobName})
+		return s.existing(w, known, err, who)
 	}
 	s.add(l)
+	release() // it counts as live now
 	s.audit.decision("created", who.UID, string(rec.ID), fmt.Sprintf("%d ranks, profile %s, job name %s", rec.Request.Size(), rec.Request.Profile, rec.current().JobName))
 	made.Workload = l.view()
 	return writeJSON(w, http.StatusCreated, made)
 }
+
+// existing answers with the workload that the owner's idempotency key made before.
+func (s *Server) existing(w http.ResponseWriter, known scheduler.WorkloadID, err error, who caller) error {
+	if err != nil {
+		return err
+	}
+	wl, err := s.find(string(known), who)
+	if err != nil {
+		return err
+	}
+	s.audit.decision("existing", who.UID, string(wl.ID), "the idempotency key is known")
+	return writeJSON(w, http.StatusOK, api.Created{Workload: wl, Existing: true, JobName: wl.JobName})
+}
+
+// credentialsOf a workload: one a rank and start.
+func credentialsOf(r scheduler.Request) int { return r.Size() * (r.Restarts + 1) }
 
 // check holds a request to what this daemon can serve. Everything else was checked by whoever made the request.
 func (s *Server) check(c api.Create) error {
@@ -102,24 +117,6 @@ func (s *Server) check(c api.Create) error {
 	}
 	if len(start) > wire.MaxFrame-startRoom {
 		return badRequest(fmt.Sprintf("command, setup, environment and secrets take %d bytes, at most %d fit", len(start), wire.MaxFrame-startRoom))
-	}
-	return nil
-}
-
-func (s *Server) withinLimit(who caller) error {
-	if s.cfg.MaxLive <= 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, l := range s.live {
-		if l.uid == who.UID {
-			n++
-		}
-	}
-	if n >= s.cfg.MaxLive {
-		return &api.Error{Status: http.StatusTooManyRequests, Code: "limit", Message: fmt.Sprintf("you have %d live workloads, and the site allows %d", n, s.cfg.MaxLive), Hint: "wait for some to end, or cancel them"}
 	}
 	return nil
 }
@@ -193,5 +190,6 @@ func (s *Server) postAllocation(w http.ResponseWriter, r *http.Request, who call
 	}
 	l.save()
 	made.Workload = l.viewLocked()
+	s.audit.decision("credentials", who.UID, string(l.rec.ID), fmt.Sprintf("%d issued for %s, epochs from %d", credentialsOf(l.rec.Request), l.rec.current().ID, made.FirstEpoch))
 	return writeJSON(w, http.StatusCreated, made)
 }

@@ -59,7 +59,7 @@ func (r *rig) as(uid int, method, path string, body any) (int, string) {
 		req = req.WithContext(context.WithValue(req.Context(), callerKey{}, caller{UID: uid, GID: uint32(uid)}))
 	}
 	w := httptest.NewRecorder()
-	r.server.handler().ServeHTTP(w, req)
+	r.server.handler(new(underWay)).ServeHTTP(w, req)
 	return w.Code, w.Body.String()
 }
 
@@ -281,7 +281,7 @@ func FuzzControlBodies(f *testing.F) {
 	burnt := make(chan struct{})
 	go func() { defer close(burnt); _ = r.fence.Run(ctx) }()
 	f.Cleanup(func() { cancel(); <-burnt })
-	handler := r.server.handler()
+	handler := r.server.handler(new(underWay))
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		if method != "POST" && method != "PUT" || !strings.HasPrefix(path, "/v1/") || strings.ContainsAny(path, " ?#%") || !printable(path) {
 			return // no request that a client could make

@@ -24,6 +24,9 @@ func (s *Server) getWorkloads(w http.ResponseWriter, r *http.Request, who caller
 	if all && !s.isAdmin(who) {
 		return &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "only administrators see everybody's workloads", Hint: "leave --all away to see yours"}
 	}
+	if all {
+		s.audit.looked(who, "", -1)
+	}
 	job := r.URL.Query().Get("job")
 	list := []api.Workload{}
 	owner := who.UID
@@ -128,10 +131,15 @@ func (s *Server) putObservation(w http.ResponseWriter, r *http.Request, who call
 	if err := readBody(r, &body); err != nil {
 		return err
 	}
+	before := l.view().Phase
 	if err := l.reported(body); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, l.view())
+	wl := l.view()
+	if wl.Phase != before {
+		s.audit.decision("observation", who.UID, string(wl.ID), string(before)+" to "+string(wl.Phase)+" by its owner's report")
+	}
+	return writeJSON(w, http.StatusOK, wl)
 }
 
 func (s *Server) postCancel(w http.ResponseWriter, r *http.Request, who caller) error {

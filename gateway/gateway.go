@@ -46,7 +46,8 @@ type Config struct {
 	CredentialTTL   time.Duration
 	AbsenceDeadline time.Duration
 	HistoryTTL      time.Duration
-	MaxLive         int  // live workloads of one user
+	MaxLive         int  // live workloads of one user; 0: no limit
+	MaxCredentials  int  // credentials of one user's live workloads; 0: no limit
 	UID             int  // of this process
 	Cancel          bool // may end others' jobs
 	Embedded        bool
@@ -86,11 +87,11 @@ type Server struct {
 	byAlloc map[scheduler.AllocationID]*live
 	conns   map[net.Conn]bool // everything the gateway owns; true: a rank's
 	stopped bool
+	// reserved is what requests under way take of their callers' limits.
+	reserved map[int]share
 
 	serving sync.WaitGroup // connections
 	tasks   sync.WaitGroup // jobs that are being cancelled
-
-	requests underWay // of the control API
 }
 
 type tickResult struct {
@@ -119,7 +120,7 @@ func New(cfg Config, p Parts) (*Server, error) {
 	s := &Server{
 		cfg: cfg, gate: p.Gate, fence: p.Gate.Fence, store: p.Store, sealer: sealer, audit: p.Audit, log: p.Log, jobs: p.Jobs, poke: p.Poke,
 		slots: newSlots(cfg.Pending, cfg.PerSource), logBytes: newBudget(logTotal), background: p.Lifetime,
-		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{}, conns: map[net.Conn]bool{},
+		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{}, conns: map[net.Conn]bool{}, reserved: map[int]share{},
 	}
 	records, err := p.Store.live()
 	if err != nil {

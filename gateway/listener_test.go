@@ -202,12 +202,12 @@ func TestAuditSumsUpAFlood(t *testing.T) {
 	other := dialIn{Source: netip.MustParseAddrPort("10.0.0.2:99"), Verdict: "refused", Cause: "signature"}
 	written := 0
 	for range 50 {
-		if !a.over(d.Source.Addr(), now) {
+		if !a.over(summed{event: "dial_in", source: d.Source.Addr()}, now) {
 			written++
 		}
 	}
 	assert.Equal(t, auditRate, written)
-	assert.False(t, a.over(other.Source.Addr(), now), "another source is not held to it")
+	assert.False(t, a.over(summed{event: "dial_in", source: other.Source.Addr()}, now), "another source is not held to it")
 	a.sumUp(now)
 	assert.NotEmpty(t, a.seen, "the second isn't over")
 	a.sumUp(now.Add(time.Second))

@@ -19,6 +19,8 @@ import (
 type live struct {
 	srv *Server
 	uid int // owner
+	// credentials of its current allocation; the next one has as many.
+	credentials int
 
 	mu        sync.Mutex
 	rec       *record
@@ -40,7 +42,7 @@ type live struct {
 }
 
 func (s *Server) newLive(r *record) *live {
-	l := &live{srv: s, uid: r.UID, rec: r, peers: map[int]*peer{}, logs: newLogs(s.logBytes, r.Request.Size()), changed: make(chan struct{}), stored: r.Version}
+	l := &live{srv: s, uid: r.UID, credentials: credentialsOf(r.Request), rec: r, peers: map[int]*peer{}, logs: newLogs(s.logBytes, r.Request.Size()), changed: make(chan struct{}), stored: r.Version}
 	l.gang = gang.New(r.Request.Size(), l.limits())
 	return l
 }

@@ -124,6 +124,18 @@ func (s *Store) create(r *record, sealed []byte) (scheduler.WorkloadID, error) {
 	return known, nil
 }
 
+// known is the workload that an owner's idempotency key made; "" where there is none.
+func (s *Store) known(uid int, key string) (id scheduler.WorkloadID, err error) {
+	if key == "" {
+		return "", nil
+	}
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		id = scheduler.WorkloadID(tx.Bucket(bucketKeys).Get(idempotencyKey(uid, key)))
+		return nil
+	})
+	return id, err
+}
+
 func idempotencyKey(uid int, key string) []byte {
 	return append([]byte(strconv.Itoa(uid)+"\x00"), key...)
 }

@@ -27,10 +27,12 @@ type Identity struct {
 	Pin    string // "sha256:" + hex of the SubjectPublicKeyInfo
 }
 
+const keyFile = "tls-key.pem"
+
 // LoadIdentity reads dir/tls-key.pem, or makes it (0600). Agents verify the key, never a name or a date, so the
 // certificate around it is made afresh at every start.
 func LoadIdentity(dir string) (Identity, error) {
-	key, err := loadKey(filepath.Join(dir, "tls-key.pem"))
+	key, err := loadKey(filepath.Join(dir, keyFile))
 	if err != nil {
 		return Identity{}, err
 	}
@@ -43,13 +45,12 @@ func LoadIdentity(dir string) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("making the TLS certificate: %w", err)
 	}
-	spki, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	pin, err := pinOf(key)
 	if err != nil {
-		return Identity{}, fmt.Errorf("making the TLS pin: %w", err)
+		return Identity{}, err
 	}
-	sum := sha256.Sum256(spki)
 	return Identity{
-		Pin: "sha256:" + hex.EncodeToString(sum[:]),
+		Pin: pin,
 		Config: &tls.Config{
 			MinVersion:   tls.VersionTLS13,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
@@ -59,6 +60,28 @@ func LoadIdentity(dir string) (Identity, error) {
 			SessionTicketsDisabled: true,
 		},
 	}, nil
+}
+
+// Pin reads the pin of the key in dir, which must be there.
+func Pin(dir string) (string, error) {
+	path := filepath.Join(dir, keyFile)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("reading the TLS key: %w", err)
+	}
+	key, err := loadKey(path)
+	if err != nil {
+		return "", err
+	}
+	return pinOf(key)
+}
+
+func pinOf(key *ecdsa.PrivateKey) (string, error) {
+	spki, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return "", fmt.Errorf("making the TLS pin: %w", err)
+	}
+	sum := sha256.Sum256(spki)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 func loadKey(path string) (*ecdsa.PrivateKey, error) {

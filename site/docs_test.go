@@ -19,7 +19,7 @@ func TestDocsExampleLoads(t *testing.T) {
 		assert.Equal(t, SeverityNote, f.Severity, "%v", f)
 	}
 	g := s.Gateway
-	g.Listen, g.Advertise, g.Admins = "", nil, nil
+	g.Listen, g.Advertise, g.Admins, g.ControlPins = "", nil, nil, nil
 	assert.Equal(t, defaultGateway(slurm), g, "the example shows the defaults")
 	bare, err := load(write(t, slurmHead+profileP), env(), "")
 	require.NoError(t, err)

@@ -31,11 +31,12 @@ var siteEntries = []entry[Site]{
 	{"site.job_name_prefix", "begins every job's name", func(s Site) string { return quoted(s.JobPrefix) }},
 	{"site.runtime_dir", "workloads' folders, on the file system that login and compute nodes share", func(s Site) string { return quoted(s.RuntimeDir) }},
 	{"site.agent", "the agent on the compute nodes; empty: the CLI copies its sibling into runtime_dir", func(s Site) string { return quoted(s.Agent) }},
-	{"site.commands", "paths of the scheduler's commands where PATH won't do", func(s Site) string { return table(s.Commands) }},
+	{"site.commands", "paths of the scheduler's commands, munge and unmunge where PATH won't do", func(s Site) string { return table(s.Commands) }},
 	{"site.allow_env", "variables that make programs run other code, and that jobs may set all the same", func(s Site) string { return list(s.AllowEnv) }},
 	{"gateway.listen", "where ranks dial in; empty: no socket is opened", func(s Site) string { return quoted(s.Gateway.Listen) }},
 	{"gateway.advertise", "what ranks dial, in this order; empty: this host's own addresses", func(s Site) string { return list(s.Gateway.Advertise) }},
-	{"gateway.control", "the commands' socket; empty: each user's own gateway", func(s Site) string { return quoted(s.Gateway.Control) }},
+	{"gateway.control", "the commands' socket, or host:port for TCP with TLS and MUNGE; empty: each user's own gateway", func(s Site) string { return quoted(s.Gateway.Control) }},
+	{"gateway.control_pins", "keys of the gateway that commands trust at host:port", func(s Site) string { return list(s.Gateway.ControlPins) }},
 	{"gateway.state_dir", "the gateway's store, key and audit log; empty: the user's own state folder", func(s Site) string { return quoted(s.Gateway.StateDir) }},
 	{"gateway.tls", "required, optional or off", func(s Site) string { return quoted(s.Gateway.TLS) }},
 	{"gateway.handshake_timeout", "how long a rank may take to authenticate, in all", func(s Site) string { return span(s.Gateway.HandshakeTimeout) }},
@@ -51,6 +52,7 @@ var siteEntries = []entry[Site]{
 	{"gateway.metrics", "where /metrics and /healthz are served; empty: nowhere", func(s Site) string { return quoted(s.Gateway.Metrics) }},
 	{"gateway.history", "how long workloads that ended are remembered", func(s Site) string { return span(s.Gateway.HistoryTTL) }},
 	{"gateway.max_live", "live workloads that a user may have", func(s Site) string { return strconv.Itoa(s.Gateway.MaxLive) }},
+	{"gateway.max_credentials", "credentials that a user's live workloads may have together, one a rank and start", func(s Site) string { return strconv.Itoa(s.Gateway.MaxCredentials) }},
 }
 
 var profileEntries = []entry[Profile]{

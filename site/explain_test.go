@@ -94,6 +94,8 @@ func TestLint(t *testing.T) {
 		{"TLS optional", slurmHead + profileP + "[gateway]\n" + good + "tls = \"optional\" #!\n", SeverityNote, "gateway.tls", "in the clear", "required"},
 		{"control in /tmp", slurmHead + profileP + "[gateway]\n" + good + "control = \"/tmp/c.sock\" #!\n", SeverityWarning, "gateway.control", "anybody may write in /tmp", "/run/openai4s"},
 		{"control in an open folder", slurmHead + profileP + "[gateway]\n" + good + "control = \"" + open + "/c.sock\" #!\n", SeverityWarning, "gateway.control", "anybody may write", ""},
+		{"control over TCP without a pin", slurmHead + profileP + "[gateway]\n" + good + "control = \"head:8762\"\n", SeverityError, "gateway.control_pins", "another program", "openai4s-gateway pin"},
+		{"control over TCP on loopback", slurmHead + profileP + "[gateway]\n" + good + "control = \"127.0.0.1:8762\" #!\n", SeverityWarning, "gateway.control", "only this host", "socket"},
 		{"state in /var/tmp", slurmHead + profileP + "[gateway]\n" + good + "state_dir = \"/var/tmp/x\" #!\n", SeverityWarning, "gateway.state_dir", "emptied", "/var/lib"},
 		{"run folder in /tmp", slurmHead + "runtime_dir = \"/tmp/x\" #!\n" + profileP, SeverityWarning, "site.runtime_dir", "each node's own", "shared"},
 		{"metrics for all", slurmHead + profileP + "[gateway]\n" + good + "metrics = \"9761\" #!\n", SeverityNote, "gateway.metrics", "every host", "127.0.0.1"},

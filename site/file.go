@@ -30,6 +30,7 @@ func defaultGateway(system string) Gateway {
 		AbsenceDeadline:  10 * time.Minute,
 		HistoryTTL:       30 * day,
 		MaxLive:          1000,
+		MaxCredentials:   1_000_000,
 	}
 	if system == local {
 		g.Control, g.StateDir = "", "" // the CLI's own gateway, in its own folder
@@ -58,6 +59,7 @@ type rawGateway struct {
 	Listen           string             `toml:"listen"`
 	Advertise        []string           `toml:"advertise"`
 	Control          *string            `toml:"control"`
+	ControlPins      []string           `toml:"control_pins"`
 	StateDir         *string            `toml:"state_dir"`
 	TLS              *string            `toml:"tls"`
 	HandshakeTimeout *tomlfile.Duration `toml:"handshake_timeout"`
@@ -73,6 +75,7 @@ type rawGateway struct {
 	Metrics          string             `toml:"metrics"`
 	History          *tomlfile.Duration `toml:"history"`
 	MaxLive          *int               `toml:"max_live"`
+	MaxCredentials   *int               `toml:"max_credentials"`
 }
 
 type rawProfile struct {

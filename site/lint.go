@@ -103,7 +103,14 @@ func (l *linter) security() {
 			l.add(SeverityNote, "gateway.tls", `write tls = "required" once no upstream worker dials in`, "workers that don't ask for TLS are served in the clear")
 		}
 	}
-	if g.Control != "" {
+	if g.ControlIsRemote() && len(g.ControlPins) == 0 {
+		l.add(SeverityError, "gateway.control_pins", "start the gateway, and write the pin that openai4s-gateway pin prints",
+			"commands can't tell the gateway at %s from another program, and don't speak to it", g.Control)
+	}
+	if g.ControlIsRemote() && isLoopback(g.Control) {
+		l.add(SeverityWarning, "gateway.control", "name this host as the other login nodes do, or a socket", "only this host can dial %s", g.Control)
+	}
+	if g.Control != "" && !g.ControlIsRemote() {
 		dir := filepath.Dir(g.Control)
 		info, err := os.Stat(dir)
 		if temporary(dir) != "" || err == nil && info.Mode().Perm()&0o002 != 0 {

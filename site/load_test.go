@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,10 +58,10 @@ func TestLoadEveryKey(t *testing.T) {
 	assert.Equal(t, []string{"LD_LIBRARY_PATH"}, s.AllowEnv)
 	const day = 24 * time.Hour
 	assert.Equal(t, Gateway{
-		Listen: "0.0.0.0:8761", Advertise: []string{"head-ib0:8761", "[fd00::1]:8761"}, Control: "/run/lab/control.sock", StateDir: "/srv/openai4s",
+		Listen: "0.0.0.0:8761", Advertise: []string{"head-ib0:8761", "[fd00::1]:8761"}, Control: "head:8762", ControlPins: []string{"sha256:" + strings.Repeat("ab", 32)}, StateDir: "/srv/openai4s",
 		TLS: "optional", HandshakeTimeout: 20 * time.Second, DialTimeout: 5 * time.Minute, Pending: 600, PerSource: 12, OrphanTTL: 20 * time.Minute,
 		RankLostAfter: 6 * time.Minute, CredentialTTL: 14 * day, AbsenceDeadline: 15 * time.Minute, Cancel: true, Admins: []string{"hpcadm"},
-		Metrics: "127.0.0.1:9761", HistoryTTL: 60 * day, MaxLive: 50,
+		Metrics: "127.0.0.1:9761", HistoryTTL: 60 * day, MaxLive: 50, MaxCredentials: 5000,
 	}, s.Gateway)
 	assert.Equal(t, map[string]Profile{"gpu-batch": {
 		Name: "gpu-batch", Description: "Long unattended GPU runs", RequireAccount: true, MaxNodes: 64, MaxRanksPerNode: 8, CPUsPerRank: 4, MaxCPUsPerRank: 16,
@@ -85,7 +86,7 @@ func TestLoadDefaults(t *testing.T) {
 	assert.Equal(t, Gateway{
 		Control: "/run/openai4s/control.sock", StateDir: "/var/lib/openai4s", TLS: "required", HandshakeTimeout: 30 * time.Second,
 		DialTimeout: 10 * time.Minute, OrphanTTL: 15 * time.Minute, RankLostAfter: 5 * time.Minute, CredentialTTL: 30 * day,
-		AbsenceDeadline: 10 * time.Minute, HistoryTTL: 30 * day, MaxLive: 1000,
+		AbsenceDeadline: 10 * time.Minute, HistoryTTL: 30 * day, MaxLive: 1000, MaxCredentials: 1_000_000,
 	}, s.Gateway)
 	assert.Equal(t, Profile{Name: "p", MaxNodes: 2, MaxRanksPerNode: 1, Walltime: time.Hour}, s.Profiles["p"])
 }

@@ -3,6 +3,7 @@
 package site
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/openai4s/hpc/internal/tomlfile"
@@ -42,9 +43,10 @@ type Site struct {
 type Gateway struct {
 	Listen           string // host:port, ":port" for all addresses; "": no socket is opened
 	Advertise        []string
-	Control          string // "": none named; an embedded gateway is used
-	StateDir         string // "": none named; an embedded gateway has its own
-	TLS              string // required | optional | off
+	Control          string   // a socket's path, or host:port; "": none named, an embedded gateway is used
+	ControlPins      []string // keys that a gateway at host:port may have, "sha256:" + hex
+	StateDir         string   // "": none named; an embedded gateway has its own
+	TLS              string   // required | optional | off
 	HandshakeTimeout time.Duration
 	DialTimeout      time.Duration
 	Pending          int // as written; 0: derived
@@ -58,7 +60,11 @@ type Gateway struct {
 	Metrics          string // listener of /metrics and /healthz; "": none
 	HistoryTTL       time.Duration
 	MaxLive          int // live workloads a user may have
+	MaxCredentials   int // credentials of a user's live workloads, together
 }
+
+// ControlIsRemote tells whether Control is host:port, for TCP with TLS and MUNGE, rather than a socket's path.
+func (g Gateway) ControlIsRemote() bool { return g.Control != "" && !filepath.IsAbs(g.Control) }
 
 // Profile is one [profiles.NAME] table.
 type Profile struct {

@@ -16,6 +16,10 @@ import (
 const (
 	maxRanks   = 1_000_000 // of an allocation
 	maxPending = 2_000_000
+	// maxCredentials of one user: a credential is 512 bytes of a bundle.
+	maxCredentials = 1_000_000_000
+	// maxSocketPath is sun_path's 108 bytes without the closing NUL.
+	maxSocketPath = 107
 )
 
 var (
@@ -23,13 +27,15 @@ var (
 	jobPrefix   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
 	groupName   = regexp.MustCompile(`^[^\s:,]{1,64}$`)
 	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	pin         = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	placeholder = regexp.MustCompile(`^[^\s\x00-\x1f\x7f]+$`)
 )
 
-// commandNames are the programs whose path a site can set, by scheduler.
+// commandNames are the programs whose path a site can set, by scheduler. munge and unmunge say who is at the other end
+// of a control connection over TCP.
 var commandNames = map[string][]string{
-	slurm: {"sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "sshare"},
-	pbs:   {"pbs_tmrsh", "pbsdsh", "pbsnodes", "qdel", "qmgr", "qselect", "qstat", "qsub", "tracejob"},
+	slurm: {"munge", "sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "sshare", "unmunge"},
+	pbs:   {"munge", "pbs_tmrsh", "pbsdsh", "pbsnodes", "qdel", "qmgr", "qselect", "qstat", "qsub", "tracejob", "unmunge"},
 	local: {},
 }
 
@@ -61,6 +67,7 @@ func fromFile(f *tomlfile.File) (Site, error) {
 		return Site{}, err
 	}
 	c.pending(s)
+	c.credentials(s)
 	return s, c.problems.First()
 }
 
@@ -133,19 +140,13 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 	if raw.Control != nil {
 		g.Control = *raw.Control
 	}
-	if g.Control != "" {
-		g.Control = c.path("gateway.control", g.Control)
-		// sun_path has 108 bytes, the closing NUL included.
-		if len(g.Control) > 107 {
-			c.bad("gateway.control", "choose a shorter folder", "a socket's path has at most 107 bytes, this one has %d", len(g.Control))
-		}
-	}
 	if raw.StateDir != nil {
 		g.StateDir = *raw.StateDir
 	}
 	if g.StateDir != "" {
 		g.StateDir = c.path("gateway.state_dir", g.StateDir)
 	}
+	c.control(&g, s.Scheduler, raw.ControlPins)
 	g.TLS = valueOr(raw.TLS, g.TLS)
 	if !slices.Contains([]string{"required", "optional", "off"}, g.TLS) {
 		c.bad("gateway.tls", oneOf(g.TLS, "required", "optional", "off"), "%s is no TLS mode", tomlfile.Show(g.TLS))
@@ -161,6 +162,7 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 	g.Pending = c.count("gateway.pending_handshakes", &raw.Pending, 0, 0, maxPending)
 	g.PerSource = c.count("gateway.pending_per_source", &raw.PerSource, 0, 0, maxPending)
 	g.MaxLive = c.count("gateway.max_live", raw.MaxLive, g.MaxLive, 1, maxRanks)
+	g.MaxCredentials = c.count("gateway.max_credentials", raw.MaxCredentials, g.MaxCredentials, 1, maxCredentials)
 	g.Cancel = raw.Cancel
 	g.Admins = raw.Admins
 	for i, name := range g.Admins {
@@ -169,6 +171,48 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 		}
 	}
 	s.Gateway = g
+}
+
+// control takes where commands find the gateway: a socket's path, or host:port and the keys to expect there.
+func (c *checker) control(g *Gateway, scheduler string, pins []string) {
+	remote := g.Control != "" && !strings.ContainsAny(g.Control, "/~$") && strings.Contains(g.Control, ":")
+	switch {
+	case remote && scheduler == local:
+		c.bad("gateway.control", "name a socket, or leave it out", "ranks of a local site are processes of this machine, and so is its gateway")
+	case remote:
+		address, err := parseAdvertise(g.Control)
+		if err != nil {
+			err.Hint = `write "host:port", like "head:8762", or a socket's path`
+			c.wrong("gateway.control", err)
+		}
+		g.Control = address
+		if socket := filepath.Join(g.StateDir, "control.sock"); len(socket) > maxSocketPath {
+			c.bad("gateway.state_dir", "choose a shorter folder", "a socket's path has at most %d bytes, %s has %d", maxSocketPath, socket, len(socket))
+		}
+	case g.Control != "":
+		g.Control = c.path("gateway.control", g.Control)
+		if len(g.Control) > maxSocketPath {
+			c.bad("gateway.control", "choose a shorter folder", "a socket's path has at most %d bytes, this one has %d", maxSocketPath, len(g.Control))
+		}
+	}
+	if len(pins) > 0 && !remote {
+		c.bad("gateway.control_pins", `leave it out, or write control = "host:port"`, "the kernel says who serves a socket, it needs no pin")
+	}
+	for i, p := range pins {
+		if !pin.MatchString(p) {
+			c.bad(tomlfile.Key("gateway.control_pins").Index(i), "openai4s-gateway pin prints it on the gateway's host", "%s is no pin (sha256: and 64 hex digits)", tomlfile.Show(p))
+		}
+	}
+	g.ControlPins = pins
+}
+
+// credentials refuses a limit that the widest job could never keep to.
+func (c *checker) credentials(s Site) {
+	widest, profile := s.Widest()
+	if n := s.Gateway.MaxCredentials; n < widest {
+		c.bad("gateway.max_credentials", fmt.Sprintf("set it to %d or more", widest),
+			"%d is below the %d ranks of the widest allocation, of profile %s, which nobody could then submit", n, widest, tomlfile.Show(profile))
+	}
 }
 
 // pending refuses a bound that the widest job could never get through.

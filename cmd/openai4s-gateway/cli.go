@@ -26,6 +26,7 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version and leave."`
 
 	Serve serveCmd `cmd:"" default:"1" help:"Serve until SIGTERM (the default)."`
+	Pin   pinCmd   `cmd:"" help:"Print the pin of the daemon's key, for control_pins of the site file."`
 	Store struct {
 		Check   storeCheckCmd   `cmd:"" help:"Read the whole store of a stopped daemon and say what is wrong."`
 		Compact storeCompactCmd `cmd:"" help:"Rewrite the store of a stopped daemon without empty pages."`
@@ -119,6 +120,9 @@ func (a *app) options() (daemon.Options, error) {
 			return daemon.Options{}, err
 		}
 		o.StateDir, o.Control, o.Embedded = dir, daemon.ControlSocket(dir), true
+	}
+	if s.Gateway.ControlIsRemote() && !o.Embedded { // the socket is for whoever may read the state folder, on this host
+		o.Remote, o.Control = s.Gateway.Control, daemon.ControlSocket(o.StateDir)
 	}
 	return o, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ func (c *connection) serving() *ownGateway {
 // dial connects, or connects anew after the process that served went away.
 func (c *connection) dial(ctx context.Context) error {
 	if !c.embedded {
-		client, info, err := api.Dial(ctx, c.site.Gateway.Control)
+		client, info, err := c.dialSite(ctx)
 		if err != nil {
 			return c.nobody(err)
 		}
@@ -119,14 +120,49 @@ func (c *connection) adopt(client *api.Client, info api.Info, own *ownGateway) {
 	c.client, c.info, c.own = client, info, own
 }
 
-// nobody says which command starts the daemon that the site names.
+// dialSite connects to the daemon that the site names.
+func (c *connection) dialSite(ctx context.Context) (*api.Client, api.Info, error) {
+	g := c.site.Gateway
+	if !g.ControlIsRemote() {
+		return api.Dial(ctx, g.Control)
+	}
+	if len(g.ControlPins) == 0 {
+		return nil, api.Info{}, &failure{exit: exitBadFile,
+			message: fmt.Sprintf("%s names no control_pins, so the gateway at %s can't be told from another program", c.site.Path, g.Control),
+			hint:    "the site's administrator writes there what openai4s-gateway pin prints on the gateway's host"}
+	}
+	return api.DialRemote(ctx, api.Remote{Address: g.Control, Pins: g.ControlPins, Munge: c.site.Commands["munge"]})
+}
+
+// nobody says what is to be done where the daemon that the site names doesn't answer, or not as it should.
 func (c *connection) nobody(err error) error {
-	if !errors.Is(err, api.ErrNobody) {
-		return fmt.Errorf("asking the gateway at %s: %w", c.site.Gateway.Control, err)
+	known, answer := new(failure), new(api.Error)
+	at := c.site.Gateway.Control
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, api.ErrWrongKey):
+		return &failure{exit: exitNobody, cause: err,
+			message: fmt.Sprintf("what answers at %s isn't the gateway that %s names: %v", at, c.site.Path, api.ErrWrongKey),
+			hint:    "ask the site's administrators: a new key's pin belongs into control_pins; nothing was told to it"}
+	case errors.Is(err, api.ErrMunge):
+		return &failure{exit: exitNobody, cause: err, message: "the gateway at " + at + " can't be told who asks: " + plain(err),
+			hint: "tell the site's administrators: munged must run on this host; nothing was done"}
+	case errors.As(err, &answer), !errors.Is(err, api.ErrNobody):
+		return fmt.Errorf("asking the gateway at %s: %w", at, err)
+	case c.site.Gateway.ControlIsRemote():
+		return &failure{exit: exitNobody, cause: err,
+			message: fmt.Sprintf("nobody answers at %s, where %s says the site's gateway is: %s", at, c.site.Path, plain(err)),
+			hint:    "start it on that host with: openai4s-gateway --site " + sbatch.Quote(c.site.Path)}
 	}
 	return &failure{exit: exitNobody, cause: err,
-		message: fmt.Sprintf("nobody answers on %s, where %s says the site's gateway is", c.site.Gateway.Control, c.site.Path),
+		message: fmt.Sprintf("nobody answers on %s, where %s says the site's gateway is", at, c.site.Path),
 		hint:    "start it with: openai4s-gateway --site " + sbatch.Quote(c.site.Path)}
+}
+
+// plain is an error's text without the words that nobody answers.
+func plain(err error) string {
+	return word(strings.TrimPrefix(err.Error(), api.ErrNobody.Error()+": "))
 }
 
 // close ends the gateway if this process serves it.

@@ -95,7 +95,7 @@ func decide(err error) failure {
 		return failure{exit: exitOfAnswer(answer), message: err.Error(), hint: answer.Hint}
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return failure{exit: exitDetached, message: errInterrupted.Error()}
-	case errors.Is(err, api.ErrNobody), errors.Is(err, scheduler.ErrNoAnswer):
+	case errors.Is(err, api.ErrNobody), errors.Is(err, api.ErrWrongKey), errors.Is(err, scheduler.ErrNoAnswer):
 		return failure{exit: exitNobody, message: err.Error()}
 	case errors.Is(err, scheduler.ErrNotOurs):
 		return failure{exit: exitForbidden, message: err.Error()}

@@ -17,8 +17,8 @@ import (
 	"github.com/openai4s/hpc/scheduler"
 )
 
-// ErrNobody is returned where nobody answers on the control socket.
-var ErrNobody = errors.New("nobody answers on the control socket")
+// ErrNobody is returned where nobody answers as the gateway.
+var ErrNobody = errors.New("nobody answers as the gateway")
 
 // maxAnswer bounds an answer's document; a bundle of 16,384 ranks is 8 MiB, and there may be one an epoch.
 const maxAnswer = 1 << 30
@@ -26,21 +26,26 @@ const maxAnswer = 1 << 30
 // Client speaks the control API.
 type Client struct{ http *http.Client }
 
-// dialTimeout bounds the connection to the local socket.
+// dialTimeout bounds the making of a connection.
 const dialTimeout = 5 * time.Second
 
 // Dial connects to a control socket and asks for Info, so that an answering daemon is known to be there.
 func Dial(ctx context.Context, socket string) (*Client, Info, error) {
-	transport := &http.Transport{
+	return dial(ctx, &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			d := net.Dialer{Timeout: dialTimeout}
 			return d.DialContext(ctx, "unix", socket)
 		},
 		DisableCompression: true,
-	}
+	})
+}
+
+func dial(ctx context.Context, transport *http.Transport) (*Client, Info, error) {
+	transport.IdleConnTimeout = idleFor
 	c := &Client{http: &http.Client{Transport: transport}}
 	info, err := c.Info(ctx)
 	if err != nil {
+		c.Close()
 		return nil, Info{}, err
 	}
 	return c, info, nil
@@ -216,6 +221,9 @@ func (c *Client) do(ctx context.Context, method, path string, in any) (*http.Res
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err
+		}
+		if answer := new(Error); errors.As(err, &answer) || errors.Is(err, ErrWrongKey) || errors.Is(err, ErrNobody) {
+			return nil, err // said while connecting
 		}
 		return nil, fmt.Errorf("%w: %w", ErrNobody, err)
 	}

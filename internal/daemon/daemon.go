@@ -26,6 +26,7 @@ type Options struct {
 	System   scheduler.System
 	StateDir string // locked; made 0700
 	Control  string // path of the control socket
+	Remote   string // host:port of control over TCP; "": none
 	Listen   string // agents' listener; "" : none
 	Embedded bool   // one user's: stays while any workload is live
 	Version  string
@@ -57,11 +58,18 @@ func Run(ctx context.Context, o Options, ready func(Running)) (err error) {
 	if agents != nil {
 		defer agents.Close()
 	}
-	control, err := listenControl(o.Control, o.Embedded)
+	control, err := listenControl(o.Control, o.Embedded || o.Remote != "")
 	if err != nil {
 		return err
 	}
 	defer control.Close()
+	remote, err := listenRemote(o)
+	if err != nil {
+		return err
+	}
+	if remote != nil {
+		defer remote.Close()
+	}
 
 	metrics, err := listenMetrics(o)
 	if err != nil {
@@ -94,6 +102,12 @@ func Run(ctx context.Context, o Options, ready func(Running)) (err error) {
 	g.Go(func() error { return server.Run(ctx) })
 	g.Go(func() error { return loop.Run(ctx) })
 	g.Go(func() error { return server.ServeControl(ctx, control) })
+	if remote != nil {
+		callers := server.Remotes(remote, o.Site.Commands["unmunge"])
+		defer callers.Close()
+		g.Go(func() error { return server.ServeControl(ctx, callers) })
+		state.tellPin(o, remote)
+	}
 	if agents != nil {
 		g.Go(func() error { return server.Serve(ctx, agents) })
 	}
@@ -188,7 +202,7 @@ func (s *state) gateway(lifetime context.Context, o Options, fence *credential.F
 		Version: o.Version, Handshake: g.HandshakeTimeout, Pending: o.Site.HandshakeBound(), PerSource: o.Site.PerSource(), Widest: widest,
 		TLS: s.identity.Config, TLSMode: g.TLS, Pins: []string{s.identity.Pin}, Addresses: addresses,
 		DialTimeout: g.DialTimeout, OrphanTTL: g.OrphanTTL, RankLostAfter: g.RankLostAfter, CredentialTTL: g.CredentialTTL,
-		AbsenceDeadline: g.AbsenceDeadline, HistoryTTL: g.HistoryTTL, MaxLive: g.MaxLive, UID: os.Getuid(), Cancel: g.Cancel,
+		AbsenceDeadline: g.AbsenceDeadline, HistoryTTL: g.HistoryTTL, MaxLive: g.MaxLive, MaxCredentials: g.MaxCredentials, UID: os.Getuid(), Cancel: g.Cancel,
 		Embedded: o.Embedded, Admins: g.Admins, SiteSHA256: o.Site.SHA256, System: o.Site.Scheduler, Now: time.Now,
 	}, gateway.Parts{
 		Gate: &credential.Gatekeeper{Secret: s.secret, Fence: fence, Now: time.Now}, Store: store, KeyDir: filepath.Join(s.dir, "keys"),
