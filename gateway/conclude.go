@@ -185,7 +185,11 @@ func (r *record) bootstrapText() string {
 	if e.ExitCode != nil && *e.ExitCode == claimRefused {
 		return "the batch script could not claim the allocation; its output says why"
 	}
-	return "the job ended before the gang was there (" + e.Text + "); its output may say why"
+	text := "the job ended before the gang was there (" + e.Text + ")"
+	if n := len(r.NeverCame); n > 0 && n < r.Request.Size() {
+		text += "; of rank " + gang.List(r.NeverCame, r.hostOf) + " nothing was ever heard"
+	}
+	return text + "; its output may say why"
 }
 
 func exitOr(e *ending, other int) int {

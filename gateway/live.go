@@ -269,8 +269,12 @@ func (l *live) exited(epoch int64, rank int, e gang.Exit) {
 
 // settle decides the terminal phase if it can be decided, stores and cleans up.
 func (l *live) settle(now time.Time) {
-	if l.rec.Ending != nil && l.rec.Release != nil && !l.rec.Phase.Terminal() {
-		l.rec.Unreported = l.gang.Unreported()
+	if l.rec.Ending != nil && !l.rec.Phase.Terminal() {
+		if l.rec.Release != nil {
+			l.rec.Unreported = l.gang.Unreported()
+		} else {
+			l.rec.NeverCame = l.gang.NeverCame()
+		}
 	}
 	l.rec.conclude(len(l.peers) > 0, l.srv.cfg.AbsenceDeadline, now)
 	if l.rec.Resubmit && len(l.peers) > 0 {

@@ -155,7 +155,7 @@ func (r *record) note(text string, now time.Time) {
 
 // forgetJob drops what was seen of a lost job before the next one is submitted.
 func (r *record) forgetJob() {
-	r.Ending, r.Absent, r.Seen, r.RunRead, r.Unreported = nil, time.Time{}, seen{}, false, nil
+	r.Ending, r.Absent, r.Seen, r.RunRead, r.Unreported, r.NeverCame = nil, time.Time{}, seen{}, false, nil, nil
 	r.Release, r.Outcome, r.Over, r.Termed, r.Requeued, r.Resubmit = nil, nil, false, false, false, false
 	r.touch()
 }
@@ -169,7 +169,7 @@ func (r *record) advance(e int64, now time.Time) {
 		r.note(fmt.Sprintf("epoch %d was replaced by epoch %d; what its ranks held in memory is lost", r.Epoch, e), now)
 	}
 	r.Epoch = e
-	r.Release, r.Outcome, r.Over, r.Termed, r.Requeued, r.Ending, r.RunRead, r.Unreported = nil, nil, false, false, false, nil, false, nil
+	r.Release, r.Outcome, r.Over, r.Termed, r.Requeued, r.Ending, r.RunRead, r.Unreported, r.NeverCame = nil, nil, false, false, false, nil, false, nil, nil
 	r.set(scheduler.Granted, "", "")
 	r.touch()
 }
@@ -233,8 +233,12 @@ func (r *record) words(o gang.Outcome) (scheduler.Reason, string) {
 	case gang.Walltime:
 		return scheduler.TimeLimitExceeded, fmt.Sprintf("the walltime of %s was about to end; the command was stopped", r.Request.Walltime)
 	case gang.RegistrationTimeout:
-		return scheduler.WorkerRegistrationTimeout, fmt.Sprintf("%d of %d ranks never came within %s of the first: %s",
-			len(o.Missing), r.Request.Size(), r.Request.GangTimeout, gang.List(o.Missing, r.hostOf))
+		how := "never came"
+		if o.Gone {
+			how = "had come and were gone again"
+		}
+		return scheduler.WorkerRegistrationTimeout, fmt.Sprintf("%d of %d ranks %s within %s of the first: %s",
+			len(o.Missing), r.Request.Size(), how, r.Request.GangTimeout, gang.List(o.Missing, r.hostOf))
 	case gang.RankLost:
 		hostOf := func(rank int) string {
 			if h := r.hostOf(rank); h != "" {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,17 @@ func TestEndBeforeRelease(t *testing.T) {
 	assert.Equal(t, scheduler.Failed, r.Phase)
 	assert.Equal(t, scheduler.BootstrapFailed, r.Reason)
 	assert.Contains(t, r.Message, "could not claim")
+
+	// The launcher gave up as one host was dead: who never came is said, unless nobody did.
+	for missing, says := range map[int]string{1: "of rank 0 (n1) nothing was ever heard", 2: "its output may say why"} {
+		r = submittedRecord()
+		r.Seen.Hosts, r.NeverCame = []string{"n1", "n2"}, []int{0, 1}[:missing]
+		r.observed(terminal(scheduler.Failed, scheduler.CommandFailed, code(1)), machineNow)
+		r.conclude(false, absence, machineNow)
+		assert.Equal(t, scheduler.BootstrapFailed, r.Reason)
+		assert.Contains(t, r.Message, says)
+		assert.Equal(t, missing == 1, strings.Contains(r.Message, "ever heard"))
+	}
 }
 
 func TestConnectedRanksMayStillReport(t *testing.T) {

@@ -34,6 +34,7 @@ type record struct {
 	Ending     *ending              `json:"ending,omitempty"`     // the job is over, in the scheduler's words
 	RunRead    bool                 `json:"run_read,omitempty"`   // the owner reported what RUN holds after the job's end
 	Unreported []int                `json:"unreported,omitempty"` // ranks without a report of their end, once the job is over
+	NeverCame  []int                `json:"never_came,omitempty"` // ranks that had not registered when the job ended before the gang was there
 	Absent     time.Time            `json:"absent,omitzero"`      // since when the scheduler knows no such job
 	Requeued   bool                 `json:"requeued,omitempty"`
 	Seen       seen                 `json:"seen,omitzero"`

@@ -9,8 +9,12 @@ func (g *Gang) Tick(now time.Time) []Event {
 		return nil
 	}
 	if g.state == Forming && !g.first.IsZero() && g.outcome == nil && !now.Before(g.first.Add(g.limits.Timeout)) {
-		missing := g.Missing()
-		events = append(events, g.decide(Outcome{Cause: RegistrationTimeout, Code: 1, Rank: firstOf(missing), Missing: missing}, now)...)
+		o := Outcome{Cause: RegistrationTimeout, Code: 1, Missing: g.NeverCame()}
+		if len(o.Missing) == 0 {
+			o.Missing, o.Gone = g.Missing(), true
+		}
+		o.Rank = firstOf(o.Missing)
+		events = append(events, g.decide(o, now)...)
 	}
 	if g.state >= Released && !g.suspended {
 		for i := range g.ranks {

@@ -42,6 +42,7 @@ type Outcome struct {
 	Host    string
 	Message string
 	Missing []int // ranks that never came or were lost
+	Gone    bool  `json:",omitempty"` // the missing ones had come, and their connections were gone at the end
 }
 
 // verdict of a gang whose ranks all ended without a decision.

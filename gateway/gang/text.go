@@ -18,6 +18,17 @@ func (g *Gang) Missing() []int {
 	return missing
 }
 
+// NeverCame returns the ranks that never registered, in order.
+func (g *Gang) NeverCame() []int {
+	var ranks []int
+	for i := range g.ranks {
+		if !g.ranks[i].seen && g.ranks[i].exit == nil {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
 // Unreported returns the ranks that have not told their end, in order.
 func (g *Gang) Unreported() []int {
 	var ranks []int

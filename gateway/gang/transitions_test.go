@@ -142,6 +142,31 @@ func TestCase49MissingRanksAreNamed(t *testing.T) {
 	assert.Equal(t, []int{2}, g.Outcome().Missing)
 }
 
+// Who came and is gone again, for the launcher ended it as another never came, isn't to blame.
+func TestCase49WhoCameIsNotBlamed(t *testing.T) {
+	g := joined(3, 0, 2)
+	for _, r := range []int{0, 2} {
+		g.Gone(r, at(5))
+	}
+	g.Tick(at(600))
+	require.NotNil(t, g.Outcome())
+	assert.Equal(t, []int{1}, g.Outcome().Missing)
+	assert.False(t, g.Outcome().Gone)
+}
+
+// Nobody stayed away, and nobody is there: all are named, and how it was.
+func TestRanksThatCameAndWent(t *testing.T) {
+	g := joined(3, 0, 2)
+	for _, r := range []int{0, 2} {
+		g.Gone(r, at(5))
+	}
+	g.Join(1, Member{Host: "n2"}, false, at(6))
+	g.Tick(at(600))
+	require.NotNil(t, g.Outcome())
+	assert.Equal(t, []int{0, 2}, g.Outcome().Missing)
+	assert.True(t, g.Outcome().Gone)
+}
+
 // Case 50: ranks that come early wait, for as long as nobody else has to come.
 func TestCase50EarlyRankWaits(t *testing.T) {
 	g := joined(1, 0)

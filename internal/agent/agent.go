@@ -102,6 +102,7 @@ type rank struct {
 	startID string
 	command *command
 	exit    *wire.ExitReport // how the command ended
+	held    *result          // its end, while the scheduler's TERM may still come to say why
 	acked   bool             // the gateway has the report
 	started *wire.StatusReport
 	order   wire.StartOrder
@@ -112,6 +113,7 @@ type rank struct {
 
 	warn    <-chan time.Time // the walltime is near
 	kill    <-chan time.Time // grace is over
+	echo    <-chan time.Time // no TERM came after the command that died of one
 	leave   <-chan time.Time // nobody acknowledged
 	dialEnd time.Time
 }
@@ -163,6 +165,8 @@ func (r *rank) run() int {
 			r.arrived(f)
 		case e := <-r.results:
 			r.ended(e)
+		case <-r.echo:
+			r.release()
 		case <-beat.C:
 			if r.link != nil {
 				r.link.send(wire.Frame{Type: wire.Heartbeat})

@@ -20,6 +20,8 @@ const (
 	ackWait = 30 * time.Second
 	// lastWait is how long it waits for the last order once the scheduler ends the job.
 	lastWait = 5 * time.Second
+	// termEcho is how long after its command a scheduler's signal may reach the agent.
+	termEcho = 2 * time.Second
 )
 
 // signalled acts on a signal. The scheduler's TERM and its warning end the command.
@@ -47,6 +49,9 @@ func (r *rank) signalled(s os.Signal) {
 func (r *rank) stop(cause string) {
 	switch {
 	case r.exit != nil:
+	case r.held != nil:
+		r.command.cause = cause
+		r.release()
 	case r.command != nil:
 		r.command.terminate(cause, r.command.grace)
 		r.kill = time.After(time.Until(r.command.kill))
@@ -90,7 +95,7 @@ func (r *rank) arrived(a arrival) {
 		}
 	case wire.Signal:
 		var o wire.SignalOrder
-		if a.frame.Decode(&o) == nil && r.command != nil && r.exit == nil {
+		if a.frame.Decode(&o) == nil && r.command != nil && r.exit == nil && r.held == nil {
 			r.command.signal(syscall.Signal(o.Signal))
 		}
 	case wire.Ack:
@@ -159,9 +164,31 @@ func (r *rank) notStarted(report *wire.ExitReport) {
 	r.finish(report)
 }
 
-// ended takes the command's end.
+// ended takes the command's end. A scheduler's signal reaches the command as well as its agent, in either order: an end
+// that looks like one is kept for a moment, so that a cancel or a requeue isn't told as the command's own failure.
 func (r *rank) ended(e result) {
 	r.results, r.kill, r.warn = nil, nil, nil
+	if r.command.cause == "" && likeTerm(e) {
+		r.held, r.echo = &e, time.After(termEcho)
+		return
+	}
+	r.told(e)
+}
+
+// likeTerm tells whether a command may have ended of a scheduler's signal.
+func likeTerm(e result) bool {
+	const term, interrupt = int(syscall.SIGTERM), int(syscall.SIGINT)
+	return e.signal == term || e.signal == interrupt || e.code == 128+term || e.code == 128+interrupt
+}
+
+// release reports the end that was kept.
+func (r *rank) release() {
+	e := *r.held
+	r.held, r.echo = nil, nil
+	r.told(e)
+}
+
+func (r *rank) told(e result) {
 	r.finish(&wire.ExitReport{Seq: seqExit, Code: e.code, Signal: e.signal, Cause: r.command.cause, Message: e.message})
 }
 
@@ -188,6 +215,10 @@ func (r *rank) finish(e *wire.ExitReport) {
 // stopOrdered: the command is to end, or everything of the gang is over.
 func (r *rank) stopOrdered(o wire.StopOrder) {
 	if !o.Done {
+		if r.held != nil { // it ended before the order
+			r.release()
+			return
+		}
 		if r.command != nil && r.exit == nil {
 			r.command.terminate(wire.CauseOrder, time.Duration(o.GraceMS)*time.Millisecond)
 			r.kill = time.After(time.Until(r.command.kill))

@@ -157,7 +157,7 @@ done
 # A node that was set down by hand stays down, whatever ReturnToService says.
 down=$(sinfo --noheader --states=down --format=%N --partition=main)
 [[ -z $down ]] || scontrol update NodeName="$down" State=RESUME || true
-all_up() { [[ $(sinfo --noheader --Node --partition=main --format=%t | grep -c '^\(idle\|mix\|alloc\)$') == "$nodes" ]]; }
-await $((30 + nodes)) "$nodes nodes" all_up
+all_up() { [[ $(sinfo --noheader --Node --partition=main --format=%t | grep -c '^\(idle\|mix\|alloc\|comp\)$') == "$nodes" ]]; }
+await $((90 + nodes)) "$nodes nodes" all_up
 echo "up: $nodes nodes ($(slurmctld -V)), partitions main and short; stop with down.sh $state" >&2
 echo "export SLURM_CONF=$conf"

@@ -51,3 +51,26 @@ func TestNodeFailure(t *testing.T) {
 	require.Contains(t, out, "again 1")
 	own.Heal(t)
 }
+
+// TestNodeDeadBeforeLaunch: a node that died unnoticed before the job started on it is named, nothing runs, and the job
+// is gone.
+func TestNodeDeadBeforeLaunch(t *testing.T) {
+	t.Parallel()
+	own := cluster.Up(t, cluster.Options{Nodes: 3, Set: []string{"SlurmdTimeout=40", killWait}})
+	r := rig.New(t, rig.Options{Cluster: own, Profiles: "[profiles.default]\npartition = \"main\"\nmax_nodes = 3\ndirectives = [\"--hold\"]\n"})
+	alice := r.Alice(t)
+	id := alice.Submit(t, rig.Shell(3, "echo ran; exec sleep 600", ""))
+	w := alice.AwaitPhase(t, id, "PENDING")
+	own.KillNode(t, "n2")
+	own.Slurm(t, "scontrol", "release", w.Text("job", "id"))
+	rig.Await(t, 3*time.Minute, "the end", func() bool {
+		w = alice.Status(t, id)
+		return w.Over()
+	})
+	require.Equal(t, "FAILED", w.Phase(), "%s", w)
+	require.Contains(t, []string{"BOOTSTRAP_FAILED", "NODE_FAILED"}, w.Text("reason"), "%s", w)
+	require.Contains(t, w.Text("message"), "n2", "%s", w)
+	require.NotContains(t, alice.Read(t, w.Text("output")), "ran\n")
+	rig.Await(t, rig.Patience, "the job to be gone", func() bool { return len(r.Jobs(t)) == 0 })
+	own.Heal(t)
+}
