@@ -180,7 +180,9 @@ func (l *live) cancel(by string, uid int) (byCaller bool) {
 		l.rec.end(scheduler.Cancelled, l.rec.cancelReason(), "the next allocation was not submitted", now)
 	}
 	l.settle(now)
-	return !l.rec.Phase.Terminal() && !l.rec.current().Job.IsZero() && !l.srv.mayCancel(l.uid)
+	// An administrator who isn't root may have no such right at the scheduler; the ranks that were stopped end the job.
+	ends := uid == l.uid || uid == 0
+	return ends && !l.rec.Phase.Terminal() && !l.rec.current().Job.IsZero() && !l.srv.mayCancel(l.uid)
 }
 
 func (s *Server) getLogs(w http.ResponseWriter, r *http.Request, who caller) error {

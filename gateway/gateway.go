@@ -46,10 +46,11 @@ type Config struct {
 	CredentialTTL   time.Duration
 	AbsenceDeadline time.Duration
 	HistoryTTL      time.Duration
-	MaxLive         int  // live workloads of one user; 0: no limit
-	MaxCredentials  int  // credentials of one user's live workloads; 0: no limit
-	UID             int  // of this process
-	Cancel          bool // may end others' jobs
+	Poll            time.Duration // between two looks at the scheduler; 0: not said
+	MaxLive         int           // live workloads of one user; 0: no limit
+	MaxCredentials  int           // credentials of one user's live workloads; 0: no limit
+	UID             int           // of this process
+	Cancel          bool          // may end others' jobs
 	Embedded        bool
 	Admins          []string
 	SiteSHA256      string

@@ -47,8 +47,19 @@ func (s *Server) Observed(known map[scheduler.JobID]scheduler.Observation, absen
 // Ticked implements scheduler.Tracked: how the last tick went.
 func (s *Server) Ticked(err error) { s.observed.Store(&tickResult{at: s.now(), err: err}) }
 
-// FactsRead takes what the scheduler's configuration says.
-func (s *Server) FactsRead(f scheduler.Facts) { s.seen.Store(&f) }
+// FactsRead takes what the scheduler's configuration says. A queue that forgets jobs faster than they are looked at
+// is told to the log once.
+func (s *Server) FactsRead(f scheduler.Facts) {
+	before := s.seen.Swap(&f)
+	if f.MinJobAge <= 0 || f.MinJobAge >= 2*s.cfg.Poll || before != nil && before.MinJobAge == f.MinJobAge {
+		return
+	}
+	text := "jobs leave the scheduler's queue between two looks; accounting tells their end"
+	if !f.Accounting {
+		text = "jobs leave the scheduler's queue between two looks and nothing else tells their end: those whose ranks report nothing end as LOST"
+	}
+	s.log.Warn().Dur("min_job_age", f.MinJobAge).Dur("poll", s.cfg.Poll).Str("remedy", "keep finished jobs in the queue longer (MinJobAge, job_history_duration)").Msg(text)
+}
 
 // observed takes one observation of the workload's job.
 func (l *live) observed(job scheduler.JobID, o scheduler.Observation) {

@@ -3,6 +3,7 @@ package sbatch
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,6 +126,28 @@ func TestCase22DirectivesComeFirst(t *testing.T) {
 		}
 		require.Equal(t, strings.Count(string(render(t, "slurm", change).Script), "#SBATCH"), count, name)
 		require.Greater(t, count, 8, name)
+	}
+}
+
+// TestCase15CPUsAreSaidToSrun: since 22.05 srun takes them from the job no more.
+func TestCase15CPUsAreSaidToSrun(t *testing.T) {
+	for name, change := range variants {
+		var request scheduler.Request
+		sub := render(t, "slurm", func(r *scheduler.Request, l *scheduler.Launch) {
+			change(r, l)
+			request = *r
+		})
+		require.Positive(t, request.CPUsPerRank, name)
+		want := fmt.Sprintf("--cpus-per-task=%d", request.CPUsPerRank)
+		launches := 0
+		for line := range strings.Lines(string(sub.Script)) {
+			if strings.HasPrefix(line, "srun ") {
+				launches++
+				require.Contains(t, strings.Fields(line), want, name)
+			}
+		}
+		require.Equal(t, 1, launches, name)
+		require.Contains(t, string(sub.Script), "#SBATCH "+want+"\n", name)
 	}
 }
 

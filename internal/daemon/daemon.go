@@ -202,7 +202,7 @@ func (s *state) gateway(lifetime context.Context, o Options, fence *credential.F
 		Version: o.Version, Handshake: g.HandshakeTimeout, Pending: o.Site.HandshakeBound(), PerSource: o.Site.PerSource(), Widest: widest,
 		TLS: s.identity.Config, TLSMode: g.TLS, Pins: []string{s.identity.Pin}, Addresses: addresses,
 		DialTimeout: g.DialTimeout, OrphanTTL: g.OrphanTTL, RankLostAfter: g.RankLostAfter, CredentialTTL: g.CredentialTTL,
-		AbsenceDeadline: g.AbsenceDeadline, HistoryTTL: g.HistoryTTL, MaxLive: g.MaxLive, MaxCredentials: g.MaxCredentials, UID: os.Getuid(), Cancel: g.Cancel,
+		AbsenceDeadline: g.AbsenceDeadline, HistoryTTL: g.HistoryTTL, Poll: interval(o.Site.Scheduler), MaxLive: g.MaxLive, MaxCredentials: g.MaxCredentials, UID: os.Getuid(), Cancel: g.Cancel,
 		Embedded: o.Embedded, Admins: g.Admins, SiteSHA256: o.Site.SHA256, System: o.Site.Scheduler, Now: time.Now,
 	}, gateway.Parts{
 		Gate: &credential.Gatekeeper{Secret: s.secret, Fence: fence, Now: time.Now}, Store: store, KeyDir: filepath.Join(s.dir, "keys"),

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/openai4s/hpc/tests/cluster"
 	"github.com/openai4s/hpc/tests/rig"
 )
 
@@ -56,6 +58,60 @@ func TestCase54AnOpenedBundleIsRefused(t *testing.T) {
 	require.Equal(t, "FAILED", w.Phase(), "%s", w)
 	require.Contains(t, alice.Read(t, w.Text("output")), "gang-0.bundle")
 	require.Contains(t, alice.Read(t, w.Text("output")), "0640")
+}
+
+// TestCase55TheDaemonReadsNothingOfTheUsers: a home that the daemon's user can't enter, as a root-squashed or Kerberos one
+// is even for root, keeps nobody from anything: what lies in it, the user's own processes wrote and read.
+func TestCase55TheDaemonReadsNothingOfTheUsers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	alice := r.Alice(t)
+	require.NoError(t, os.Chmod(alice.Home, 0o700))
+	service := shared.User(t, cluster.Service)
+	barred := service.Run(t, nil, "ls", alice.Home)
+	require.NotZero(t, barred.Code, barred.Stdout)
+	require.Contains(t, barred.Stderr, "Permission denied")
+	require.NotZero(t, service.UID)
+
+	rows := alice.Write(t, "data/rows.csv", "1,2\n")
+	alice.Write(t, "token", "of-alice-alone")
+	job := rig.Shell(2, `cat ../data/rows.csv; test "$TOKEN" = of-alice-alone; echo rank $RANK`, `restarts = 1
+[secrets]
+TOKEN = { file = "~/token" }
+[[inputs]]
+path = "`+rows+`"
+`)
+	w, output := run(t, alice, job)
+	require.Contains(t, output, "1,2\nrank 0\n")
+	require.Contains(t, output, "rank 1\n")
+	logs := alice.Run(t, "logs", w.Text("id"))
+	require.Zero(t, logs.Code, logs.Stderr)
+	require.Contains(t, logs.Stdout, "rank 1")
+
+	// One that fails, whose reports lie in RUN, and one that is cancelled.
+	ran := alice.TrySubmit(t, rig.Shell(2, "exit 7", ""), "--wait")
+	require.Equal(t, 7, ran.Code, ran.Stderr)
+	id := alice.Submit(t, rig.Shell(2, "exec sleep 600", ""))
+	alice.AwaitPhase(t, id, "ACTIVE")
+	require.Zero(t, alice.Run(t, "cancel", id).Code)
+	require.Equal(t, "CANCELLED", alice.AwaitEnd(t, id).Phase())
+
+	seen := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(alice.Home, ".openai4s"), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err == nil {
+			seen++
+			require.Equal(t, uint32(alice.UID), info.Sys().(*syscall.Stat_t).Uid, path)
+		}
+		return err
+	}))
+	require.Greater(t, seen, 6, "run folders and what lies in them")
+	log, err := os.ReadFile(r.Daemon.LogFile())
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "permission denied")
 }
 
 // TestCase58OneFileAJob: one file for all ranks, or one for each where asked for.

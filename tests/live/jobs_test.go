@@ -128,8 +128,24 @@ func TestCase13FromInsideAnAllocation(t *testing.T) {
 	require.False(t, strings.Contains(alice.Read(t, "outer.out"), "outer "+id+"\n"), "a job of its own")
 }
 
+// TestCase15CPUsOfARank: the step has as many CPUs as its ranks want, and each rank may use its own.
+func TestCase15CPUsOfARank(t *testing.T) {
+	t.Parallel()
+	alice := newRig(t).Alice(t)
+	id := alice.Submit(t, rig.Shell(2, `echo "$SLURM_CPUS_PER_TASK"; until test -e ../release; do sleep 0.2; done`,
+		"ranks_per_node = 2\n[resources]\ncpus_per_rank = 3\n"))
+	job := alice.AwaitPhase(t, id, "ACTIVE").Text("job", "id")
+	step := shared.Slurm(t, "scontrol", "show", "step", "--oneliner", job+".0")
+	require.Contains(t, step, " CPUs=12 ", step)
+	require.Contains(t, step, " Tasks=4 ", step)
+	alice.Write(t, "release", "")
+	w := alice.AwaitEnd(t, id)
+	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
+	require.Equal(t, strings.Repeat("3\n", 4), alice.Read(t, w.Text("output")))
+}
+
 // TestCase14RanksHaveAnEnvironment: --export=NONE keeps the submitter's shell out, and the ranks have a login's all the
-// same. Case 15: the CPUs of a rank reach its step.
+// same.
 func TestCase14RanksHaveAnEnvironment(t *testing.T) {
 	t.Parallel()
 	alice := newRig(t).Alice(t)

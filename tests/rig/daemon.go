@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -89,6 +90,19 @@ func (d *Daemon) Start(t testing.TB) {
 		conn.Close()
 		return true
 	})
+}
+
+// Pin is what its own command says of its key.
+func (d *Daemon) Pin(t testing.TB) string {
+	t.Helper()
+	cmd := exec.Command(d.rig.Program("openai4s-gateway"), "--site", d.rig.Site, "pin")
+	d.account.dress(cmd)
+	cmd.Env = d.rig.environment(d.account.name, filepath.Dir(d.rig.State()))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("asking for the pin: %v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // PID of the running daemon; 0 where none runs.

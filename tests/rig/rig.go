@@ -38,6 +38,10 @@ type Options struct {
 	Host      string
 	Advertise []string
 
+	// Remote: commands reach the daemon by TCP with TLS and the cluster's MUNGE, and the site file holds the daemon's
+	// pin as an administrator writes it there.
+	Remote bool
+
 	// SiblingAgent: the site names no agent, so that the command line copies the one beside it.
 	SiblingAgent bool
 
@@ -62,12 +66,15 @@ type Rig struct {
 	Dir    string // everything of this rig, readable by all
 	Site   string // path of the site file
 	Port   int    // the agents' listener
+	Remote int    // control over TCP; 0: there is none
 	Daemon *Daemon
 
 	options  Options
 	users    map[string]*User
 	programs string
-	jobs     int // job files written
+	jobs     int      // job files written
+	munge    []string // of the cluster: munge and unmunge
+	pin      string   // of the daemon's key, once it has one
 }
 
 const defaultProfile = `
@@ -97,10 +104,13 @@ func New(t testing.TB, o Options) *Rig {
 		t.Fatal(err)
 	}
 	r.Port = freePort(t)
-	r.Site = filepath.Join(r.Dir, "site.toml")
-	if err := os.WriteFile(r.Site, []byte(r.siteFile()), 0o644); err != nil {
-		t.Fatal(err)
+	if o.Remote {
+		r.Remote = freePort(t)
+		munge, unmunge := cluster.MungeCommands(t, r.Dir, o.Cluster.MungeSocket())
+		r.munge = []string{munge, unmunge}
 	}
+	r.Site = filepath.Join(r.Dir, "site.toml")
+	r.writeSite(t)
 	t.Cleanup(func() { r.requireNothingLeft(t) })
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -111,7 +121,18 @@ func New(t testing.TB, o Options) *Rig {
 		r.Daemon = newDaemon(t, r)
 		r.Daemon.Start(t)
 	}
+	if o.Remote {
+		r.pin = r.Daemon.Pin(t)
+		r.writeSite(t)
+	}
 	return r
+}
+
+func (r *Rig) writeSite(t testing.TB) {
+	t.Helper()
+	if err := os.WriteFile(r.Site, []byte(r.siteFile()), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *Rig) scheduler() string {
@@ -130,12 +151,18 @@ func (r *Rig) scheduler() string {
 func (r *Rig) siteFile() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[site]\nname = \"lab\"\nscheduler = %q\n%s\n", r.scheduler(), r.options.Site)
+	if r.options.Remote {
+		fmt.Fprintf(&b, "commands = { munge = %q, unmunge = %q }\n", r.munge[0], r.munge[1])
+	}
 	if !r.options.SiblingAgent {
 		fmt.Fprintf(&b, "agent = %q\n", r.agent())
 	}
 	if !r.options.Embedded {
 		fmt.Fprintf(&b, "\n[gateway]\nlisten = %q\nadvertise = [%s]\ncontrol = %q\nstate_dir = %q\n%s\n",
-			r.listen(), r.advertise(), r.control(), r.State(), r.options.Gateway)
+			r.listen(), r.advertise(), r.named(), r.State(), r.options.Gateway)
+		if r.pin != "" {
+			fmt.Fprintf(&b, "control_pins = [%q]\n", r.pin)
+		}
 	}
 	if r.options.Profiles != "" {
 		b.WriteString("\n" + r.options.Profiles)
@@ -185,7 +212,21 @@ func (r *Rig) Program(name string) string { return filepath.Join(r.programs, nam
 // State is the daemon's state folder.
 func (r *Rig) State() string { return filepath.Join(r.Dir, "gateway", "state") }
 
-func (r *Rig) control() string { return filepath.Join(r.Dir, "gateway", "control.sock") }
+// named is what the site file calls control.
+func (r *Rig) named() string {
+	if r.options.Remote {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Remote))
+	}
+	return r.control()
+}
+
+// control is the daemon's socket.
+func (r *Rig) control() string {
+	if r.options.Remote {
+		return filepath.Join(r.State(), "control.sock")
+	}
+	return filepath.Join(r.Dir, "gateway", "control.sock")
+}
 
 // Conf is the cluster's configuration file, or "".
 func (r *Rig) Conf() string {
