@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -156,12 +157,30 @@ func TestOtherUsersAreOthers(t *testing.T) {
 func TestPrivateData(t *testing.T) {
 	t.Parallel()
 	own := cluster.Up(t, cluster.Options{Nodes: 2, Set: []string{"PrivateData=jobs"}})
-	r := rig.New(t, rig.Options{Cluster: own})
-	alice := r.Alice(t)
+	r := rig.New(t, rig.Options{Cluster: own, Gateway: `absence_deadline = "1s"`})
+	alice, bob := r.Alice(t), r.Bob(t)
 	id := alice.Submit(t, rig.Shell(2, "exit 0", ""))
 	require.Equal(t, "COMPLETED", alice.AwaitEnd(t, id).Phase())
 	id = alice.Submit(t, rig.Shell(2, "exec sleep 600", ""))
-	alice.AwaitPhase(t, id, "ACTIVE")
+	job := alice.AwaitPhase(t, id, "ACTIVE").Text("job", "id")
+	waits := alice.Submit(t, rig.Shell(2, "exec sleep 600", "ranks_per_node = 4")) // no node has room for it
+	require.Empty(t, own.User(t, cluster.Service).Run(t, nil, "squeue", "--noheader").Stdout, "the daemon's user is shown nothing")
+	// Nobody of alice's asks for far longer than the deadline, while the daemon looks again and again.
+	looks := map[string]bool{}
+	rig.Await(t, rig.Patience, "the daemon to have looked four times", func() bool {
+		looks[bob.Run(t, "status", "--json").Doc(t).Text("gateway", "observed_at")] = true
+		return len(looks) > 4
+	})
+	audit, err := os.ReadFile(r.Daemon.AuditFile())
+	require.NoError(t, err)
+	for _, one := range []string{id, waits} {
+		require.NotContains(t, string(audit), `"event":"ended","uid":`+strconv.Itoa(alice.UID)+`,"workload":"`+one+`"`)
+	}
+	require.Equal(t, "ACTIVE", alice.Status(t, id).Phase())
+	require.Equal(t, "PENDING", alice.Status(t, waits).Phase())
+	require.Zero(t, alice.Run(t, "cancel", waits).Code)
+	require.Equal(t, "CANCELLED", alice.AwaitEnd(t, waits).Phase())
+	require.Equal(t, "RUNNING", controller(t, own, job)["JobState"])
 	require.Zero(t, alice.Run(t, "cancel", id).Code)
 	w := alice.AwaitEnd(t, id)
 	require.Equal(t, "CANCELLED", w.Phase(), "%s", w)
