@@ -138,6 +138,10 @@ func TestCase15CPUsOfARank(t *testing.T) {
 	step := shared.Slurm(t, "scontrol", "show", "step", "--oneliner", job+".0")
 	require.Contains(t, step, " CPUs=12 ", step)
 	require.Contains(t, step, " Tasks=4 ", step)
+	// A cluster that binds ranks to CPUs goes by what srun itself was told; accounting keeps its words.
+	rig.Await(t, rig.Patience, "sacct to know srun's words", func() bool {
+		return strings.Contains(shared.Slurm(t, "sacct", "--noheader", "--parsable2", "--jobs="+job+".0", "--format=SubmitLine"), " --cpus-per-task=3 ")
+	})
 	alice.Write(t, "release", "")
 	w := alice.AwaitEnd(t, id)
 	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
