@@ -169,8 +169,7 @@ printf 'STATUS:          %s\nENCODE_HOST:     192.0.2.7\nTTL:             60\nUI
 $payload"`, "refused", "made for another connection", "another connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t).serve()
+			r := newRig(t).serve() // one after the other: a program that is being written can't be run by a fork meanwhile
 			program := "/no/such/unmunge"
 			if tt.unmunge != "" {
 				program = script(t, tt.unmunge)
