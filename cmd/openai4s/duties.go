@@ -139,18 +139,14 @@ const strayAfter = time.Minute
 // findStray looks for the job of a workload whose submitting command died before it reported one. Nothing is
 // submitted here: that is for submit --resume.
 func (d duty) findStray(ctx context.Context, w api.Workload) (api.Workload, error) {
-	h := handover{app: d.app, gateway: d.gateway, system: d.system}
-	if neverHandedOver(w) {
-		return h.settleUnmade(ctx, w)
-	}
-	job, err := h.find(ctx, w)
-	if errors.Is(err, errNotThere) {
+	after, err := handover{app: d.app, gateway: d.gateway, system: d.system}.settle(ctx, w)
+	switch {
+	case errors.Is(err, errNotThere):
 		return w, fmt.Errorf("%w; openai4s submit --resume %s hands it over again", err, w.ID)
+	case err != nil:
+		return w, err // and not an empty one: it is shown
 	}
-	if err != nil {
-		return w, err
-	}
-	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
+	return after, nil
 }
 
 // observes tells whether the scheduler is to be asked about the workload's job, by this user.

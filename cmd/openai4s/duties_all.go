@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/openai4s/hpc/gateway/api"
 	"github.com/openai4s/hpc/scheduler"
@@ -47,20 +46,23 @@ var errNotAsked = fmt.Errorf("%w a moment ago", scheduler.ErrNoAnswer)
 // round is the scheduler as one command asks it.
 type round struct {
 	scheduler.System
-	asked  []scheduler.JobID
+	asked  map[scheduler.JobID]bool
 	answer scheduler.Answer
 	silent bool
 }
 
 // ask puts the one question about every job that the gateway wants to hear of.
 func (r *round) ask(ctx context.Context, all []api.Workload) (err error) {
+	r.asked = map[scheduler.JobID]bool{}
+	var ids []scheduler.JobID
 	for _, w := range all {
 		if observes(w) {
-			r.asked = append(r.asked, jobID(w))
+			ids = append(ids, jobID(w))
+			r.asked[jobID(w)] = true
 		}
 	}
-	if len(r.asked) > 0 {
-		r.answer, err = r.System.Observe(ctx, r.asked)
+	if len(ids) > 0 {
+		r.answer, err = r.System.Observe(ctx, ids)
 	}
 	r.silent = err != nil
 	return err
@@ -72,7 +74,7 @@ func (r *round) Observe(ctx context.Context, ids []scheduler.JobID) (scheduler.A
 		return scheduler.Answer{}, errNotAsked
 	}
 	for _, id := range ids {
-		if !slices.Contains(r.asked, id) {
+		if !r.asked[id] {
 			answer, err := r.System.Observe(ctx, ids)
 			return answer, r.heard(err)
 		}

@@ -102,7 +102,7 @@ func newRig(t *testing.T, system *scripted) rig {
 	require.NoError(t, err)
 	request, err := site.Builtin().Resolve(j)
 	require.NoError(t, err)
-	w := api.Workload{ID: "wl_0123456789ab", Owner: "me", JobName: "openai4s-job-0123456789ab", Allocation: "alloc_0123456789ab", Phase: scheduler.Submitting}
+	w := api.Workload{ID: "wl_0123456789ab", Run: filepath.Join(request.RuntimeDir, "wl_0123456789ab"), Owner: "me", JobName: "openai4s-job-0123456789ab", Allocation: "alloc_0123456789ab", Phase: scheduler.Submitting}
 	g := &recorder{created: api.Created{Workload: w, JobName: w.JobName}}
 	errs := new(bytes.Buffer)
 	return rig{
@@ -112,7 +112,7 @@ func newRig(t *testing.T, system *scripted) rig {
 			record:  record{Request: request, Agent: "/agent"},
 			lookFor: 500 * time.Millisecond,
 		},
-		system: system, gateway: g, errs: errs, run: filepath.Join(request.RuntimeDir, string(w.ID)),
+		system: system, gateway: g, errs: errs, run: w.Run,
 	}
 }
 
@@ -185,7 +185,11 @@ func TestResumeSettlesAnUnknownSubmission(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, &scripted{receipt: scheduler.Receipt{Outcome: scheduler.Created, Job: job7}, find: c.find})
-			_, err := r.resume(t.Context(), r.gateway.created.Workload)
+			require.NoError(t, makePrivate(r.run))
+			kept, err := json.Marshal(r.record)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(r.run, recordFile), kept, 0o600))
+			_, err = r.resume(t.Context(), r.gateway.created.Workload, filepath.Dir(r.run))
 			require.Equal(t, c.submitted, r.system.submitted)
 			require.Equal(t, c.submitted, r.gateway.asked)
 			require.Equal(t, c.outcomes, r.outcomes())

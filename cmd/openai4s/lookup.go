@@ -55,15 +55,31 @@ func (h handover) lookUp(ctx context.Context, w api.Workload) (api.Workload, err
 	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
 }
 
-// resume settles a workload whose submission is unknown: found, it is reported; surely not there, it is handed
-// over (the same allocation, whose first script to run shuts out any other); not to be told, it stays unknown.
-func (h handover) resume(ctx context.Context, w api.Workload) (api.Workload, error) {
+// settle says what became of a submission that nobody reported: found, the job is told; never handed over, the
+// workload is ended. errNotThere: it may have been handed over, and the scheduler has no such job so far.
+func (h handover) settle(ctx context.Context, w api.Workload) (api.Workload, error) {
 	job, err := h.find(ctx, w)
 	switch {
 	case err == nil:
 		return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
 	case !errors.Is(err, errNotThere):
 		return api.Workload{}, unknown(w.ID, err)
+	case neverHandedOver(w):
+		return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Rejected, Reason: scheduler.BootstrapFailed,
+			Text: "the command that submitted it ended before it handed anything to the scheduler; submit it anew"})
+	}
+	return api.Workload{}, err
+}
+
+// resume settles a workload whose submission is unknown; where its job surely isn't there, it is handed over (the same
+// allocation, whose first script to run shuts out any other). What is handed over lies in the user's own runtime_dir.
+func (h handover) resume(ctx context.Context, w api.Workload, runtimeDir string) (api.Workload, error) {
+	after, err := h.settle(ctx, w)
+	if !errors.Is(err, errNotThere) {
+		return after, err
+	}
+	if h.record, err = readRecord(runtimeDir, w.ID); err != nil {
+		return api.Workload{}, err
 	}
 	created, err := h.gateway.Allocate(ctx, w.ID)
 	if err != nil {
@@ -84,19 +100,6 @@ func neverHandedOver(w api.Workload) bool {
 	}
 	_, err := os.Stat(filepath.Join(w.Run, recordFile))
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// settleUnmade ends a workload that was never handed over, unless the scheduler knows its job all the same.
-func (h handover) settleUnmade(ctx context.Context, w api.Workload) (api.Workload, error) {
-	job, err := h.find(ctx, w)
-	switch {
-	case err == nil:
-		return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Existing, Job: job})
-	case !errors.Is(err, errNotThere):
-		return api.Workload{}, unknown(w.ID, err)
-	}
-	return h.tell(ctx, w.ID, api.Submission{Outcome: scheduler.Rejected, Reason: scheduler.BootstrapFailed,
-		Text: "the command that submitted it ended before it handed anything to the scheduler; submit it anew"})
 }
 
 func unknown(id scheduler.WorkloadID, err error) error {

@@ -41,6 +41,7 @@ func TestNeverHandedOver(t *testing.T) {
 	}
 }
 
+// What was never handed over is ended, and submitted by nobody; not to be told, it stays as it is.
 func TestUnmadeSubmissionIsSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		find     func(int) ([]scheduler.JobID, error)
@@ -53,10 +54,17 @@ func TestUnmadeSubmissionIsSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, &scripted{find: c.find})
-			_, err := r.settleUnmade(t.Context(), r.gateway.created.Workload)
+			require.NoError(t, makePrivate(filepath.Dir(r.run)))
+			w := r.gateway.created.Workload
+			w.UID = os.Getuid()
+			_, err := r.resume(t.Context(), w, filepath.Dir(r.run))
 			require.Equal(t, c.exit, exitOfError(err))
 			require.Zero(t, r.system.submitted)
 			require.Equal(t, c.outcomes, r.outcomes())
+
+			after := tend(t.Context(), r.app, r.handover.gateway, r.system, w)
+			require.Equal(t, w.ID, after.ID, "what is shown is the workload, whatever went wrong")
+			require.Len(t, r.outcomes(), 2*len(c.outcomes), "a status does the same")
 		})
 	}
 }

@@ -167,14 +167,7 @@ func (c *submitCommand) resume(a *app, s site.Site) error {
 	}
 	if w.Phase == scheduler.Submitting {
 		h := handover{app: a, gateway: conn.gateway(), system: system}
-		settle := h.settleUnmade
-		if !neverHandedOver(w) {
-			if h.record, err = readRecord(s.RuntimeDir, w.ID); err != nil {
-				return errors.Join(err, conn.close())
-			}
-			settle = h.resume
-		}
-		w, err = a.uninterrupted(w.ID, func(ctx context.Context) (api.Workload, error) { return settle(ctx, w) })
+		w, err = a.uninterrupted(w.ID, func(ctx context.Context) (api.Workload, error) { return h.resume(ctx, w, s.RuntimeDir) })
 		if err != nil {
 			return errors.Join(err, conn.close())
 		}
