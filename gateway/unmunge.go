@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/internal/capped"
 )
 
 // What unmunge ends with. Every other code says that it had no opinion: its daemon is down, or the call was wrong.
@@ -72,8 +73,7 @@ func (u *unmunger) verify(ctx context.Context, line, payload []byte) (caller, er
 	cmd := exec.CommandContext(ctx, u.command, "--numeric", "--keys="+metadata)
 	cmd.WaitDelay = unmungeExitsAfter
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
-	var out, words limited
-	out.most, words.most = maxUnmungeOutput, maxUnmungeWords
+	out, words := capped.Buffer{Most: maxUnmungeOutput}, capped.Buffer{Most: maxUnmungeWords}
 	cmd.Stdout, cmd.Stderr = &out, &words
 	if err := cmd.Run(); err != nil {
 		switch {
@@ -84,9 +84,9 @@ func (u *unmunger) verify(ctx context.Context, line, payload []byte) (caller, er
 		case cmd.ProcessState == nil:
 			return caller{}, fmt.Errorf("%w: %w", errMungeDown, err)
 		}
-		return caller{}, verdictOf(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v: %s", u.command, err, clean(words.b.String())))
+		return caller{}, verdictOf(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v: %s", u.command, err, clean(words.String())))
 	}
-	return readMunge(out.b.Bytes(), payload)
+	return readMunge(out.Bytes(), payload)
 }
 
 // verdictOf an exit code other than 0.
@@ -135,15 +135,4 @@ func readMunge(out, payload []byte) (caller, error) {
 		return caller{}, &badMunge{cause: "made for another connection"}
 	}
 	return caller{UID: int(uid), GID: gid, Host: clean(values["ENCODE_HOST"])}, nil
-}
-
-// limited keeps the first bytes of an output and takes the rest, so that the command isn't blocked.
-type limited struct {
-	b    bytes.Buffer
-	most int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.b.Write(p[:min(len(p), l.most-l.b.Len())])
-	return len(p), nil
 }

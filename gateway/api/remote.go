@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/openai4s/hpc/internal/capped"
 )
 
 // A control connection over TCP begins so: TLS 1.3 whose server key the client has pinned; one line with a MUNGE
@@ -172,7 +174,7 @@ func (r Remote) munge(ctx context.Context, payload []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, fmt.Sprintf("--ttl=%d", int(MungeTTL.Seconds())))
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(payload)
-	out, words := capped{most: MaxMunge + 1}, capped{most: 500}
+	out, words := capped.Buffer{Most: MaxMunge + 1}, capped.Buffer{Most: 500}
 	cmd.Stdout, cmd.Stderr = &out, &words
 	err := cmd.Run()
 	switch {
@@ -181,9 +183,9 @@ func (r Remote) munge(ctx context.Context, payload []byte) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, noMunge(fmt.Sprintf("%s: %v: %s", name, err, words.line()))
+		return nil, noMunge(fmt.Sprintf("%s: %v: %s", name, err, line(words.String())))
 	}
-	credential := bytes.TrimSuffix(out.b, []byte("\n"))
+	credential := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 	if !IsMunge(credential) {
 		return nil, noMunge(name + " printed something else")
 	}
@@ -201,23 +203,12 @@ func IsMunge(b []byte) bool {
 	})
 }
 
-// capped keeps the first bytes and takes the rest, so that the command isn't blocked.
-type capped struct {
-	b    []byte
-	most int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	c.b = append(c.b, p[:min(len(p), c.most-len(c.b))]...)
-	return len(p), nil
-}
-
-// line is the text on one line, with what a terminal would act on replaced.
-func (c *capped) line() string {
+// line is a text on one line, with what a terminal would act on replaced.
+func line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r >= 0x7f {
 			return ' '
 		}
 		return r
-	}, strings.TrimSpace(string(c.b)))
+	}, strings.TrimSpace(text))
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/openai4s/hpc/internal/capped"
 	"github.com/openai4s/hpc/scheduler"
 )
 
@@ -48,7 +49,7 @@ func (r runner) do(ctx context.Context, limit time.Duration, stdin []byte, name 
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
-	stdout, stderr := &capped{max: maxOutput}, &capped{max: maxErrors}
+	stdout, stderr := &capped.Buffer{Most: maxOutput}, &capped.Buffer{Most: maxErrors}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	cmd.Env = clean(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -66,7 +67,7 @@ func (r runner) do(ctx context.Context, limit time.Duration, stdin []byte, name 
 		res.cut = fmt.Errorf("%s was stopped after %s: %w", name, limit, context.Cause(ctx))
 	case !cmd.ProcessState.Exited():
 		res.cut = fmt.Errorf("%s ended by %v", name, cmd.ProcessState)
-	case stdout.dropped:
+	case stdout.Over:
 		res.cut = fmt.Errorf("%s printed more than %d bytes", name, maxOutput)
 	case err != nil && !isExit(err) && !errors.Is(err, exec.ErrWaitDelay) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		res.cut = fmt.Errorf("reading from %s: %w", name, err)
@@ -105,20 +106,4 @@ func (r result) said() string {
 		return text
 	}
 	return "nothing was printed"
-}
-
-// capped keeps the first max bytes written to it.
-type capped struct {
-	bytes.Buffer
-	max     int
-	dropped bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if room := c.max - c.Len(); len(p) > room {
-		c.dropped = true
-		c.Buffer.Write(p[:room])
-		return len(p), nil
-	}
-	return c.Buffer.Write(p)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/openai4s/hpc/internal/capped"
 )
 
 const (
@@ -71,7 +73,7 @@ func (r runner) do(ctx context.Context, limit time.Duration, stdin []byte, name 
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer stop()
-	var out capped
+	out := capped.Buffer{Most: maxData}
 	var words tail
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = environment(os.Environ())
@@ -82,7 +84,7 @@ func (r runner) do(ctx context.Context, limit time.Duration, stdin []byte, name 
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second
 	err = cmd.Run()
-	res := result{code: -1, stdout: out.kept.Bytes(), stderr: words.bytes()}
+	res := result{code: -1, stdout: out.Bytes(), stderr: words.bytes()}
 	if cmd.ProcessState == nil {
 		return res, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -90,7 +92,7 @@ func (r runner) do(ctx context.Context, limit time.Duration, stdin []byte, name 
 	if cause := context.Cause(ctx); cause != nil && res.code < 0 {
 		return res, fmt.Errorf("running %s: %w", name, cause)
 	}
-	if out.over {
+	if out.Over {
 		return res, fmt.Errorf("running %s: %w", name, errTooMuch)
 	}
 	var exit *exec.ExitError
@@ -156,22 +158,6 @@ next:
 		clean = append(clean, v)
 	}
 	return append(clean, "LC_ALL=C", "TZ=UTC")
-}
-
-// capped keeps the first maxData bytes and takes the rest without keeping it, so that the command isn't blocked.
-type capped struct {
-	kept bytes.Buffer
-	over bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if room := maxData - c.kept.Len(); len(p) > room {
-		c.over = true
-		c.kept.Write(p[:room])
-	} else {
-		c.kept.Write(p)
-	}
-	return len(p), nil
 }
 
 // tail keeps the last maxWords bytes.
