@@ -60,28 +60,10 @@ func (r *rig) remote(unmunge string) api.Remote {
 }
 
 // callers are the audit log's records of control connections so far.
-func (r *rig) callers() []map[string]any {
-	r.t.Helper()
-	var all []map[string]any
-	for line := range strings.Lines(r.auditText()) {
-		var m map[string]any
-		decodeJSON(r.t, []byte(line), &m)
-		if m["event"] == "control" {
-			all = append(all, m)
-		}
-	}
-	return all
-}
+func (r *rig) callers() []map[string]any { return r.records("control") }
 
 // awaitCaller waits for the n-th record and returns its verdict and cause.
-func (r *rig) awaitCaller(n int) (verdict, cause string) {
-	r.t.Helper()
-	r.eventually("a record of the caller", func() bool { return len(r.callers()) >= n })
-	last := r.callers()[n-1]
-	verdict, _ = last["verdict"].(string)
-	cause, _ = last["cause"].(string)
-	return verdict, cause
-}
+func (r *rig) awaitCaller(n int) (verdict, cause string) { return r.verdict("control", n) }
 
 // rawRemote is a control connection of a peer that keeps to no rule.
 func (r *rig) rawRemote(to api.Remote, protocols ...string) *tls.Conn {

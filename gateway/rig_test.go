@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -240,13 +241,16 @@ func (r *rig) auditText() string {
 }
 
 // dialIns are the audit log's records of dial-ins so far.
-func (r *rig) dialIns() []map[string]any {
+func (r *rig) dialIns() []map[string]any { return r.records("dial_in") }
+
+// records are the audit log's records of one kind so far.
+func (r *rig) records(event string) []map[string]any {
 	r.t.Helper()
 	var all []map[string]any
 	for line := range strings.Lines(r.auditText()) {
 		var m map[string]any
 		decodeJSON(r.t, []byte(line), &m)
-		if m["event"] == "dial_in" {
+		if m["event"] == event {
 			all = append(all, m)
 		}
 	}
@@ -262,16 +266,18 @@ func decodeJSON(t testing.TB, text []byte, into any) {
 type createBody = api.Create
 
 // lastDialIn waits until n dial-ins are recorded and returns the last one's verdict and cause.
-func (r *rig) lastDialIn(n int) (verdict, cause string) {
+func (r *rig) lastDialIn(n int) (verdict, cause string) { return r.verdict("dial_in", n) }
+
+// verdict waits for the n-th record of a kind and returns its verdict and cause.
+func (r *rig) verdict(event string, n int) (verdict, cause string) {
 	r.t.Helper()
-	var dials []map[string]any
-	require.Eventually(r.t, func() bool {
-		dials = r.dialIns()
-		return len(dials) >= n
-	}, 10*time.Second, 2*time.Millisecond, "waiting for dial-in %d", n)
-	last := dials[len(dials)-1]
-	verdict, _ = last["verdict"].(string)
-	cause, _ = last["cause"].(string)
+	var found []map[string]any
+	r.eventually(fmt.Sprintf("record %d of %s", n, event), func() bool {
+		found = r.records(event)
+		return len(found) >= n
+	})
+	verdict, _ = found[n-1]["verdict"].(string)
+	cause, _ = found[n-1]["cause"].(string)
 	return verdict, cause
 }
 

@@ -39,7 +39,7 @@ packages=slurmctld,slurmd,slurm-client,munge,slurmdbd,slurm-wlm-mysql-plugin,mar
 if [[ ! -e $dir/cluster/complete ]]; then
 	command -v debootstrap >/dev/null || die "debootstrap is not installed"
 	mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -1) || true
-	debootstrap --variant=minbase --include="$packages" "$suite" "$dir" "${mirror:-http://deb.debian.org/debian}" >"$dir.log" 2>&1 ||
+	debootstrap --variant=minbase --include="$packages" "$suite" "$dir" ${mirror:+"$mirror"} >"$dir.log" 2>&1 ||
 		die "debootstrap $suite failed: see $dir.log"
 	mkdir -p "$dir/cluster"
 	: >"$dir/cluster/complete"

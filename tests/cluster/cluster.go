@@ -179,7 +179,18 @@ func (c *Cluster) Stop(t testing.TB, daemon string) {
 	if !ok {
 		t.Fatalf("no daemon is called %s", daemon)
 	}
-	text, err := os.ReadFile(filepath.Join(c.Dir, file))
+	if !end(t, filepath.Join(c.Dir, file), daemon) {
+		t.Fatalf("%s is not up", daemon)
+	}
+}
+
+// end sends TERM to the daemon of a pid file and waits until it is gone; false where it isn't up.
+func end(t testing.TB, pidFile, daemon string) bool {
+	t.Helper()
+	text, err := os.ReadFile(pidFile)
+	if os.IsNotExist(err) {
+		return false
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,21 +198,25 @@ func (c *Cluster) Stop(t testing.TB, daemon string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe := fmt.Sprintf("/proc/%d/exe", pid)
-	if path, err := os.Readlink(exe); err != nil || !strings.Contains(path, daemon) {
-		t.Fatalf("%s (pid %d) is not up", daemon, pid)
+	up := func() bool {
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return err == nil && strings.Contains(path, daemon)
+	}
+	if !up() {
+		return false
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-tick.C {
-		if path, err := os.Readlink(exe); err != nil || !strings.Contains(path, daemon) {
-			return
+	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); <-tick.C {
+		if !up() {
+			return true
 		}
 	}
 	t.Fatalf("%s (pid %d) didn't end", daemon, pid)
+	return true
 }
 
 // Slurm runs one of its commands as root, with the time and language of a test, and returns its standard output.
@@ -222,8 +237,10 @@ func (c *Cluster) Slurm(t testing.TB, name string, args ...string) string {
 func (c *Cluster) StartNow(t testing.TB, job string) {
 	t.Helper()
 	// A job that starts in the very second of its requeue is killed: slurmd holds its credential for a revoked one.
-	time.Sleep(2 * time.Second)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	<-time.After(2 * time.Second)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(time.Minute); time.Now().Before(late); <-tick.C {
 		state := c.Slurm(t, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs="+job)
 		if strings.TrimSpace(state) != "PENDING" {
 			return

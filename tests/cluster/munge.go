@@ -7,9 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -73,36 +70,7 @@ func (m *Munged) Start(t testing.TB) {
 // Stop ends it. One that isn't up is left alone.
 func (m *Munged) Stop(t testing.TB) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.dir, "pid"))
-	if os.IsNotExist(err) {
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe := fmt.Sprintf("/proc/%d/exe", pid)
-	up := func() bool {
-		path, err := os.Readlink(exe)
-		return err == nil && strings.Contains(path, "munged")
-	}
-	if !up() {
-		return
-	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
-		if !up() {
-			return
-		}
-	}
-	t.Fatalf("munged (pid %d) didn't end", pid)
+	end(t, filepath.Join(m.dir, "pid"), "munged")
 }
 
 // MungeCommands writes munge and unmunge for a socket that isn't the usual one into dir, and returns their paths. The

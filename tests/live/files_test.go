@@ -167,7 +167,7 @@ func TestCase60OutputThatCantBeWritten(t *testing.T) {
 			d := ran.Doc(t)
 			if ran.Code == 81 {
 				require.Contains(t, d.Text("error", "message"), "output")
-				nothingLeft(t, r, alice)
+				alice.RequireNothingMade(t)
 				return
 			}
 			require.Equal(t, "FAILED", d.Phase(), "%s", d)

@@ -12,18 +12,6 @@ import (
 	"github.com/openai4s/hpc/tests/rig"
 )
 
-// nothingLeft: after a refusal there is no RUN, no job and nothing live.
-func nothingLeft(t *testing.T, r *rig.Rig, alice *rig.User) {
-	t.Helper()
-	runs, err := filepath.Glob(filepath.Join(alice.Home, ".openai4s", "run", "wl_*"))
-	require.NoError(t, err)
-	require.Empty(t, runs)
-	require.Empty(t, r.Jobs(t))
-	for _, w := range alice.List(t) {
-		require.True(t, w.Over(), "%s", w)
-	}
-}
-
 // TestRefusals: what can't be is refused in words, with an exit code that says whose fault it is, and leaves nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -74,7 +62,7 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, "FAILED", w.Phase(), "%s", w)
 				require.Equal(t, c.reason, w.Text("reason"), "%s", w)
 			}
-			nothingLeft(t, r, alice)
+			alice.RequireNothingMade(t)
 		})
 	}
 }
@@ -104,7 +92,7 @@ func TestWhatCanNeverRun(t *testing.T) {
 			ran := alice.TrySubmit(t, c.job, "--json")
 			if ran.Code == 82 {
 				require.NotEmpty(t, ran.Doc(t).Text("error", "hint"), ran.Stdout)
-				nothingLeft(t, r, alice)
+				alice.RequireNothingMade(t)
 				return
 			}
 			require.Zero(t, ran.Code, "%s%s", ran.Stdout, ran.Stderr)

@@ -133,7 +133,7 @@ func TestWhatIsNoGateway(t *testing.T) {
 			}
 		})
 	}
-	nothingLeft(t, r, alice)
+	alice.RequireNothingMade(t)
 	require.Empty(t, alice.List(t))
 }
 
@@ -168,7 +168,7 @@ func TestStolenCredential(t *testing.T) {
 	require.Contains(t, ran.Stderr, "made for another connection")
 	require.Empty(t, alice.List(t))
 	require.Empty(t, bob.List(t))
-	nothingLeft(t, r, bob)
+	bob.RequireNothingMade(t)
 }
 
 // TestMungeDown: without MUNGE nobody is let in, nothing is done, and both sides say why; what runs goes on.

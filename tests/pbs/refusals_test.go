@@ -3,7 +3,6 @@
 package pbs_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,18 +10,6 @@ import (
 	"github.com/openai4s/hpc/tests/fakepbs"
 	"github.com/openai4s/hpc/tests/rig"
 )
-
-// nothingLeft: after a refusal there is no RUN, no job and nothing live.
-func nothingLeft(t *testing.T, r *rig.Rig, alice *rig.User) {
-	t.Helper()
-	runs, err := filepath.Glob(filepath.Join(alice.Home, ".openai4s", "run", "wl_*"))
-	require.NoError(t, err)
-	require.Empty(t, runs)
-	require.Empty(t, r.Jobs(t))
-	for _, w := range alice.List(t) {
-		require.True(t, w.Over(), "%s", w)
-	}
-}
 
 // What can't be is refused in words, with an exit code that says whose fault it is, and leaves nothing.
 func TestRefusals(t *testing.T) {
@@ -89,7 +76,7 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, "FAILED", w.Phase(), "%s", w)
 				require.Equal(t, c.reason, w.Text("reason"), "%s", w)
 			}
-			nothingLeft(t, r, alice)
+			alice.RequireNothingMade(t)
 		})
 	}
 }

@@ -40,6 +40,23 @@ func (r *Rig) requireNothingLeft(t testing.TB) {
 	r.sweep(t)
 }
 
+// RequireNothingMade fails the test unless a user's refused submission left nothing: no RUN, no job, nothing live.
+func (u *User) RequireNothingMade(t testing.TB) {
+	t.Helper()
+	runs, err := filepath.Glob(filepath.Join(u.Home, ".openai4s", "run", "wl_*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jobs := u.rig.Jobs(t); len(runs)+len(jobs) > 0 {
+		t.Fatalf("a refusal left %v and the jobs %v", runs, jobs)
+	}
+	for _, w := range u.List(t) {
+		if !w.Over() {
+			t.Fatalf("a refusal left a live workload: %s", w)
+		}
+	}
+}
+
 // Leftovers lists what of the rig is still there: scheduler jobs, processes, sockets, locked files.
 func (r *Rig) Leftovers(t testing.TB) []string {
 	t.Helper()
