@@ -59,8 +59,10 @@ live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/te
 fuzz: ## every fuzz target for FUZZTIME each
 	tests/fuzz.sh $(FUZZTIME)
 
-soak: ## 500 random rounds of breakage on this machine; O4S_SEED repeats one
+soak: ## 500 random rounds of breakage on this machine, 200 random submissions on a real Slurm (root); O4S_SEED repeats one
 	O4S_ROUNDS=500 $(GO) test -count=1 -timeout 3h -v -run TestRandomRounds ./tests/breakage
+	tests/cluster/install.sh --accounting
+	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags live -run TestRandomSubmissions ./tests/live
 
 bench: ## registration, release, burns, submit to running: each beside a reference measured in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 8x -timeout 30m ./gateway

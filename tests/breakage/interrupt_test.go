@@ -53,7 +53,7 @@ func TestInterruptOfSubmitWithoutWait(t *testing.T) {
 	known := 0
 	for _, after := range []time.Duration{20, 60, 120, 200, 400} {
 		submit := alice.Go(t, "submit", alice.JobFile(t, rig.Shell(1, "true", "")))
-		time.Sleep(after * time.Millisecond)
+		<-time.After(after * time.Millisecond)
 		_ = syscall.Kill(submit.PID(), syscall.SIGINT) // it may be through
 		ran := submit.Wait(t, within)
 		all := alice.List(t)

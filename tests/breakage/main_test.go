@@ -66,12 +66,18 @@ func kill(t *testing.T, pid int, s syscall.Signal) {
 // holdingAgent is an agent that stops itself before it does anything where it is the given rank.
 func holdingAgent(t *testing.T, rank int) string {
 	t.Helper()
+	return scriptedAgent(t, fmt.Sprintf("test %s != %d || kill -STOP $$", thisRank, rank))
+}
+
+// scriptedAgent is an agent that runs a line of shell first. Its folder is everybody's.
+func scriptedAgent(t *testing.T, first string) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "o4s-agent-")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Chmod(dir, 0o1777))
 	path := filepath.Join(dir, "openai4s-agent")
-	script := fmt.Sprintf("#!/bin/sh\ntest %s != %d || kill -STOP $$\nexec %s \"$@\"\n", thisRank, rank, filepath.Join(rig.Programs(t), "openai4s-agent"))
+	script := fmt.Sprintf("#!/bin/sh\n%s\nexec %s \"$@\"\n", first, filepath.Join(rig.Programs(t), "openai4s-agent"))
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
 	return path
 }

@@ -96,14 +96,7 @@ func TestLostHosts(t *testing.T) {
 // waitingAgent is an agent that launches nothing before its path with .go added is there.
 func waitingAgent(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "o4s-agent-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o1777))
-	path := filepath.Join(dir, "openai4s-agent")
-	script := fmt.Sprintf("#!/bin/sh\nif test \"$1\" = launch; then >$0.$$.waits; until test -e $0.go; do sleep 0.05; done; fi\nexec %s \"$@\"\n", filepath.Join(rig.Programs(t), "openai4s-agent"))
-	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
-	return path
+	return scriptedAgent(t, `if test "$1" = launch; then >$0.$$.waits; until test -e $0.go; do sleep 0.05; done; fi`)
 }
 
 func waiting(agent string) []string {

@@ -5,10 +5,8 @@ package live_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,83 +81,4 @@ func TestPreemption(t *testing.T) {
 	w = alice.AwaitEnd(t, id)
 	require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
 	require.Equal(t, 1, w.Int("epoch"), "%s", w)
-}
-
-// TestTwoJobsOfOneWorkload: whoever puts the script into the queue once more gets a job that starts nothing, ends
-// with 10 and says why.
-func TestTwoJobsOfOneWorkload(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	alice := r.Alice(t)
-	id := alice.Submit(t, rig.Shell(2, `echo "ran in $SLURM_JOB_ID"; while ! test -e go; do sleep 0.2; done`, ""))
-	w := alice.AwaitPhase(t, id, "ACTIVE")
-	job := w.Text("job", "id")
-	twin := alice.Exec(t, "sbatch", "--parsable", "--job-name="+w.Text("job_name"), "--output="+filepath.Join(alice.Home, "twin.out"), filepath.Join(w.Text("run"), "job.sh"))
-	require.Zero(t, twin.Code, twin.Stderr)
-	second := strings.TrimSpace(twin.Stdout)
-	state, exit := accounted(t, shared, second)
-	require.Equal(t, "FAILED 10:0", state+" "+exit)
-	require.Contains(t, alice.Read(t, "twin.out"), "another job, "+job+", holds allocation")
-	w = alice.Status(t, id)
-	require.Equal(t, "ACTIVE", w.Phase(), "%s", w)
-	require.Equal(t, job, w.Text("job", "id"), "%s", w)
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(w.Text("output")), "go"), nil, 0o644))
-	require.Equal(t, "COMPLETED", alice.AwaitEnd(t, id).Phase())
-	require.NotContains(t, alice.Read(t, w.Text("output")), "ran in "+second)
-}
-
-// TestControllerAway: slurmctld is gone for a minute while 20 workloads run, and half of them end meanwhile. Nothing
-// is declared to be anything until somebody who knows says so.
-func TestControllerAway(t *testing.T) {
-	t.Parallel()
-	const workloads, away = 20, time.Minute
-	own := cluster.Up(t, cluster.Options{CPUs: 16, Accounting: true, Set: []string{killWait}})
-	r := rig.New(t, rig.Options{Cluster: own})
-	alice := r.Alice(t)
-	flag := filepath.Join(alice.Home, "go")
-	var ids []string
-	for n := range workloads {
-		id := alice.Submit(t, rig.Shell(1, fmt.Sprintf(`while ! test -e %s%d; do sleep 0.5; done; exit %d`, flag, n%2, n%4/2*3), ""))
-		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		alice.AwaitPhase(t, id, "ACTIVE")
-	}
-	own.Stop(t, "slurmctld")
-	began := time.Now()
-	require.NoError(t, os.WriteFile(flag+"0", nil, 0o644))
-	for time.Since(began) < away {
-		for n, w := range byID(alice.List(t), ids) {
-			allowed := []string{"ACTIVE"}
-			if n%2 == 0 { // its ranks have told their end
-				allowed = append(allowed, "RELEASING", []string{"COMPLETED", "FAILED"}[n%4/2])
-			}
-			require.Contains(t, allowed, w.Phase(), "%d, while nobody could know: %s", n, w)
-		}
-		time.Sleep(time.Second)
-	}
-	own.Heal(t)
-	require.NoError(t, os.WriteFile(flag+"1", nil, 0o644))
-	for n, id := range ids {
-		w := alice.AwaitEnd(t, id)
-		if n%4/2 == 1 {
-			require.Equal(t, "COMMAND_FAILED", w.Text("reason"), "%s", w)
-			require.Equal(t, 3, w.Int("result", "exit_code"), "%s", w)
-		} else {
-			require.Equal(t, "COMPLETED", w.Phase(), "%s", w)
-		}
-	}
-}
-
-// byID puts workloads in the order of their ids.
-func byID(all []rig.Doc, ids []string) []rig.Doc {
-	in := make([]rig.Doc, len(ids))
-	for n, id := range ids {
-		for _, w := range all {
-			if w.Text("id") == id {
-				in[n] = w
-			}
-		}
-	}
-	return in
 }

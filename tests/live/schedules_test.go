@@ -86,7 +86,7 @@ func (s *schedule) round(t *testing.T) {
 	ran := filepath.Join(s.alice.Home, fmt.Sprintf("ran%d", s.known))
 	submit := s.alice.Go(t, "submit", "--idempotency-key", fmt.Sprint("round-", s.known), s.alice.JobFile(t, rig.Shell(2, `echo "$RANK $SLURM_JOB_ID" >>`+ran, "")))
 	began := time.Now()
-	pause := func(until time.Duration) { time.Sleep(time.Until(began.Add(until))) }
+	pause := func(until time.Duration) { <-time.After(time.Until(began.Add(until))) }
 	if killDaemon && (!killCLI || daemonAt < cliAt) {
 		pause(daemonAt)
 		s.restart(t)

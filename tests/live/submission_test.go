@@ -131,3 +131,26 @@ func TestCase22ALargeScript(t *testing.T) {
 		require.Contains(t, ran.Stderr, word)
 	}
 }
+
+// TestTwoJobsOfOneWorkload: whoever puts the script into the queue once more gets a job that starts nothing, ends
+// with 10 and says why.
+func TestTwoJobsOfOneWorkload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	alice := r.Alice(t)
+	id := alice.Submit(t, rig.Shell(2, `echo "ran in $SLURM_JOB_ID"; while ! test -e go; do sleep 0.2; done`, ""))
+	w := alice.AwaitPhase(t, id, "ACTIVE")
+	job := w.Text("job", "id")
+	twin := alice.Exec(t, "sbatch", "--parsable", "--job-name="+w.Text("job_name"), "--output="+filepath.Join(alice.Home, "twin.out"), filepath.Join(w.Text("run"), "job.sh"))
+	require.Zero(t, twin.Code, twin.Stderr)
+	second := strings.TrimSpace(twin.Stdout)
+	state, exit := accounted(t, shared, second)
+	require.Equal(t, "FAILED 10:0", state+" "+exit)
+	require.Contains(t, alice.Read(t, "twin.out"), "another job, "+job+", holds allocation")
+	w = alice.Status(t, id)
+	require.Equal(t, "ACTIVE", w.Phase(), "%s", w)
+	require.Equal(t, job, w.Text("job", "id"), "%s", w)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(w.Text("output")), "go"), nil, 0o644))
+	require.Equal(t, "COMPLETED", alice.AwaitEnd(t, id).Phase())
+	require.NotContains(t, alice.Read(t, w.Text("output")), "ran in "+second)
+}
