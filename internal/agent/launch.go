@@ -153,7 +153,9 @@ func (l Launch) await(ctx context.Context, running map[int]started, ends <-chan 
 		if over != nil || killed || len(running) == 0 {
 			return
 		}
-		l.say("%s; what is left ends within %s", why, l.Grace)
+		if why != "" {
+			l.say("%s; what is left ends within %s", why, l.Grace)
+		}
 		over = time.After(l.Grace)
 	}
 	var warnings warnings
@@ -187,7 +189,7 @@ func (l Launch) await(ctx context.Context, running map[int]started, ends <-chan 
 			begin("the job is to end")
 		case <-poll.C:
 			if over == nil && !killed && l.decided() {
-				begin("the gang's end is decided")
+				begin("") // as a rule the rest are on their way out: only who is given up is worth a word in the job's output
 			}
 		case <-over:
 			killed = true
