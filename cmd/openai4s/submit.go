@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/google/uuid"
 
@@ -50,7 +51,7 @@ func (c *submitCommand) Run(a *app) error {
 	if c.DryRun {
 		return a.render(s, c.jobFlags, c.Job)
 	}
-	early, release := a.interruptible(context.Background()) // until the gateway knows of it, Ctrl-C leaves nothing
+	early, release := a.interruptible(context.Background()) // until the gateway has answered, Ctrl-C leaves at once
 	defer release()
 	j, request, err := c.load(s, c.Job)
 	if err != nil {
@@ -63,6 +64,10 @@ func (c *submitCommand) Run(a *app) error {
 	create.Inputs, err = a.pin(early, j)
 	if err != nil {
 		return err
+	}
+	// Before any workload of it is made: where runtime_dir isn't there later, its file system isn't, and nothing is known.
+	if err := os.MkdirAll(request.RuntimeDir, 0o700); err != nil {
+		return runtimeDirError(fmt.Errorf("making runtime_dir: %w", err))
 	}
 	agent, err := placeAgent(s, request.RuntimeDir)
 	if err != nil {
