@@ -21,6 +21,7 @@ sleep 1
 echo "from $OPENAI4S_RANK"
 ''']
 nodes = 2
+setup = ["sleep 1"]
 `})
 	c := exec.Command(filepath.Join(programs, "openai4s"), "submit", "job.toml")
 	c.Dir, c.Env = d.dir, append(environment(d.home), "TERM=xterm")
@@ -33,7 +34,7 @@ nodes = 2
 	}
 	require.NoError(t, c.Wait(), string(text))
 	shown := strings.ReplaceAll(string(text), "\r\n", "\n")
-	require.Regexp(t, `wl_[0-9a-f]+ \[[=>-]+\] GRANTED  \d of 2 ranks; missing `, shown)
+	require.Regexp(t, `wl_[0-9a-f]+ \[[=>-]+\] ACTIVE  2 of 2 ranks`, shown)
 	require.Regexp(t, `\] ACTIVE  50 % encoding\n`, shown)
 	require.Regexp(t, `\x1b\[1A`, shown, "the line doesn't move")
 	require.Regexp(t, `(?m)^(\x1b\[\S*)?from 0$`, shown)
