@@ -88,6 +88,10 @@ func (r *record) concludeOutcome(now time.Time) {
 		}
 		r.finish(scheduler.Failed, reason, message, now)
 	case gang.Walltime:
+		if e.Reason == scheduler.NodeFailed && len(r.Unreported) > 0 { // the warning was for those that were left
+			r.concludeByScheduler(now)
+			return
+		}
 		r.Result = &api.Result{ExitCode: o.Code, Rank: o.Rank, Host: o.Host, Signal: o.Signal}
 		r.finish(scheduler.Failed, reason, message, now)
 	default:

@@ -164,6 +164,25 @@ func TestRanksWithoutReportAreNamed(t *testing.T) {
 	assert.Contains(t, r.Message, "rank 1 (n2) left no report")
 }
 
+// A scheduler may see a node's failure so late that the walltime's warning came to the other ranks first.
+func TestNodeFailedBeforeTheWalltimesWarning(t *testing.T) {
+	nodeFailed := terminal(scheduler.Failed, scheduler.NodeFailed, nil)
+	for name, unreported := range map[string][]int{"a rank never told its end": {1}, "every rank did": nil} {
+		r := activeRecord()
+		over(atWall)(r)
+		r.Unreported = unreported
+		r.observed(nodeFailed, machineNow)
+		r.conclude(false, absence, machineNow)
+		assert.Equal(t, scheduler.Failed, r.Phase, name)
+		want := scheduler.TimeLimitExceeded
+		if unreported != nil {
+			want = scheduler.NodeFailed
+			assert.Contains(t, r.Message, "rank 1 (n2)", name)
+		}
+		assert.Equal(t, want, r.Reason, name)
+	}
+}
+
 // Cases 24 and 25: no answer, and an empty one, change no state.
 func TestCase24And25NoAnswerMovesNothing(t *testing.T) {
 	for name, r := range map[string]*record{"pending": submittedRecord(), "active": activeRecord()} {
