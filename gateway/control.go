@@ -210,12 +210,12 @@ func (s *Server) find(text string, who caller) (api.Workload, error) {
 	if s.isAdmin(who) {
 		owner = everybody
 	}
-	err := s.everyRecord(owner, func(w api.Workload, jobOf bool) {
+	err := s.everyRecord(owner, func(e entry) {
 		switch {
-		case jobOf:
-			byJob = append(byJob, w)
-		case len(prefix) >= 2 && strings.HasPrefix(strings.TrimPrefix(string(w.ID), "wl_"), prefix):
-			byPrefix = append(byPrefix, w)
+		case e.jobOf:
+			byJob = append(byJob, e.view())
+		case len(prefix) >= 2 && strings.HasPrefix(strings.TrimPrefix(string(e.id), "wl_"), prefix):
+			byPrefix = append(byPrefix, e.view())
 		}
 	}, text)
 	if err != nil {
@@ -239,19 +239,31 @@ func (s *Server) find(text string, who caller) (api.Workload, error) {
 	return api.Workload{}, &api.Error{Status: http.StatusConflict, Code: "ambiguous", Message: fmt.Sprintf("%q fits several workloads: %s", clean(text), strings.Join(ids, ", ")), Hint: "give more of the id"}
 }
 
-// everyRecord calls fn with the workloads of one owner, or of everybody, live ones as they are now; jobOf tells whether
-// text is one of its jobs.
-func (s *Server) everyRecord(owner int, fn func(w api.Workload, jobOf bool), text string) error {
+// entry is a workload in a list: what it takes to choose, and how to see the rest.
+type entry struct {
+	id      scheduler.WorkloadID
+	created int64 // nanoseconds since 1970
+	over    bool
+	jobOf   bool // the text asked for is one of its jobs
+	view    func() api.Workload
+}
+
+func entryOf(r *record, text string, view func() api.Workload) entry {
+	return entry{r.ID, r.Created.UnixNano(), r.Phase.Terminal(), r.jobOf(text), view}
+}
+
+// everyRecord calls fn with the workloads of one owner, or of everybody, live ones as they are now.
+func (s *Server) everyRecord(owner int, fn func(entry), text string) error {
 	seen := map[scheduler.WorkloadID]bool{}
 	for _, l := range s.all() {
 		if owner != everybody && l.uid != owner {
 			continue
 		}
 		l.mu.Lock()
-		w, jobOf := l.viewLocked(), l.rec.jobOf(text)
+		e := entryOf(l.rec, text, l.view)
 		l.mu.Unlock()
-		seen[w.ID] = true
-		fn(w, jobOf)
+		seen[e.id] = true
+		fn(e)
 	}
-	return s.store.stored(owner, func(id scheduler.WorkloadID) bool { return seen[id] }, func(r *record) { fn(r.view(), r.jobOf(text)) })
+	return s.store.stored(owner, func(id scheduler.WorkloadID) bool { return seen[id] }, func(r *record) { fn(entryOf(r, text, r.view)) })
 }

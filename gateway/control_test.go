@@ -112,12 +112,12 @@ func TestControlOverTheSocket(t *testing.T) {
 		require.NoError(t, err, text)
 		assert.Equal(t, id, w.ID)
 	}
-	list, err := c.List(ctx, "7", true)
+	list, err := c.List(ctx, api.Which{Job: "7", All: true})
 	require.NoError(t, err)
-	assert.Len(t, list, 1)
-	list, err = c.List(ctx, "8", false)
+	assert.Len(t, list.Workloads, 1)
+	list, err = c.List(ctx, api.Which{Job: "8"})
 	require.NoError(t, err)
-	assert.Empty(t, list)
+	assert.Empty(t, list.Workloads)
 
 	phases := make(chan scheduler.Phase, 100)
 	over := make(chan error, 1)

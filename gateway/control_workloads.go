@@ -16,40 +16,68 @@ import (
 	"github.com/openai4s/hpc/scheduler"
 )
 
-// listed bounds how many workloads that are over a list shows; live ones are all shown.
+// listed bounds how many workloads that are over a list shows where it names no limit; live ones are all shown.
 const listed = 1000
 
 func (s *Server) getWorkloads(w http.ResponseWriter, r *http.Request, who caller) error {
-	all := r.URL.Query().Get("all") != ""
+	query := r.URL.Query()
+	all := query.Get("all") != ""
 	if all && !s.isAdmin(who) {
 		return &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "only administrators see everybody's workloads", Hint: "leave --all away to see yours"}
 	}
-	if all {
-		s.audit.looked(who, "", -1)
+	limit := 0
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return badRequest(fmt.Sprintf("limit is %q; it must be a number of workloads, or 0 for no limit", clean(text)))
+		}
+		limit = n
 	}
-	job := r.URL.Query().Get("job")
-	list := []api.Workload{}
 	owner := who.UID
 	if all {
+		s.audit.looked(who, "", -1)
 		owner = everybody
 	}
-	err := s.everyRecord(owner, func(wl api.Workload, jobOf bool) {
-		if job == "" || jobOf {
-			list = append(list, wl)
+	found := []entry{}
+	job := query.Get("job")
+	err := s.everyRecord(owner, func(e entry) {
+		if job == "" || e.jobOf {
+			found = append(found, e)
 		}
 	}, job)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b api.Workload) int { return cmp.Compare(b.CreatedAt.UnixNano(), a.CreatedAt.UnixNano()) })
-	over := 0
-	list = slices.DeleteFunc(list, func(wl api.Workload) bool {
-		if wl.Phase.Terminal() {
-			over++
+	list := api.List{Workloads: []api.Workload{}, Total: len(found)}
+	for _, e := range newest(found, limit) {
+		list.Workloads = append(list.Workloads, e.view())
+	}
+	return writeJSON(w, http.StatusOK, list)
+}
+
+// newest sorts the entries, newest first, and keeps at most limit: live ones before those that are over. Without a
+// limit it keeps all live ones and a bounded number of others.
+func newest(found []entry, limit int) []entry {
+	slices.SortFunc(found, func(a, b entry) int { return cmp.Compare(b.created, a.created) })
+	live := 0
+	for _, e := range found {
+		if !e.over {
+			live++
 		}
-		return wl.Phase.Terminal() && over > listed
+	}
+	over := listed
+	if limit > 0 {
+		live = min(live, limit)
+		over = limit - live
+	}
+	return slices.DeleteFunc(found, func(e entry) bool {
+		left := &live
+		if e.over {
+			left = &over
+		}
+		*left--
+		return *left < 0
 	})
-	return writeJSON(w, http.StatusOK, map[string][]api.Workload{"workloads": list})
 }
 
 func (s *Server) getWorkload(w http.ResponseWriter, r *http.Request, who caller) error {

@@ -99,15 +99,15 @@ func TestControlOverTCP(t *testing.T) {
 	var e *api.Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, 404, e.Status)
-	_, err = b.List(t.Context(), "", true)
+	_, err = b.List(t.Context(), api.Which{All: true})
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, 403, e.Status)
 	root, _, err := api.DialRemote(t.Context(), r.remote(fakeUnmunge(t, 0, 60)))
 	require.NoError(t, err)
 	defer root.Close()
-	list, err := root.List(t.Context(), "", true)
+	list, err := root.List(t.Context(), api.Which{All: true})
 	require.NoError(t, err)
-	assert.Len(t, list, 1)
+	assert.Len(t, list.Workloads, 1)
 }
 
 // A member of an admin group is one over TCP too, where nobody tells the process's groups.

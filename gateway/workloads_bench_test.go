@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/openai4s/hpc/gateway/api"
 	"github.com/openai4s/hpc/scheduler"
 )
 
@@ -85,17 +86,18 @@ func BenchmarkWorkloads(b *testing.B) {
 				require.Equal(b, one, w.ID)
 			}
 		})
-		list := func(all bool, want int) func(*testing.B) {
+		list := func(which api.Which, want int) func(*testing.B) {
 			return func(b *testing.B) {
 				for range b.N {
-					found, err := c.List(ctx, "", all)
+					found, err := c.List(ctx, which)
 					require.NoError(b, err)
-					require.Len(b, found, want)
+					require.Len(b, found.Workloads, want)
 				}
 			}
 		}
-		b.Run(fmt.Sprintf("list/%d", size), list(false, 100))
-		b.Run(fmt.Sprintf("list-all/%d", size), list(true, size))
+		b.Run(fmt.Sprintf("list/%d", size), list(api.Which{}, 100))
+		b.Run(fmt.Sprintf("list-all/%d", size), list(api.Which{All: true, Limit: 1000}, min(size, 1000))) // as the command asks
+		b.Run(fmt.Sprintf("list-all-unlimited/%d", size), list(api.Which{All: true}, size))
 		b.Run(fmt.Sprintf("tick/%d", size), func(b *testing.B) {
 			system := &answering{}
 			for range b.N {

@@ -10,26 +10,39 @@ import (
 
 type listCommand struct {
 	gatewayFlags
-	All bool `help:"Everybody's workloads, for administrators of the site."`
+	All   bool `help:"Everybody's workloads, for administrators of the site."`
+	Limit int  `help:"At most this many, live ones first; 0 shows all live ones and the last 1000 that are over." default:"1000" placeholder:"N"`
 }
 
 func (listCommand) Help() string {
-	return `Example:
+	return `Examples:
 
-    openai4s list`
+    openai4s list
+    openai4s list --limit 20`
+}
+
+func (c *listCommand) Validate() error {
+	if c.Limit < 0 {
+		return fmt.Errorf("--limit is %d; it must be a number of workloads, or 0 for all", c.Limit)
+	}
+	return nil
 }
 
 func (c *listCommand) Run(a *app) error {
-	return a.withList(c.gatewayFlags, c.All, func(_ *connection, found []api.Workload) error {
+	return a.withList(c.gatewayFlags, api.Which{All: c.All, Limit: c.Limit}, func(_ *connection, found api.List) error {
 		if a.json {
-			if found == nil {
-				found = []api.Workload{}
+			if found.Workloads == nil {
+				found.Workloads = []api.Workload{}
 			}
-			return a.print(struct {
-				Workloads []api.Workload `json:"workloads"`
-			}{found})
+			return a.print(found)
 		}
-		return a.showList(found)
+		if err := a.showList(found.Workloads); err != nil {
+			return err
+		}
+		if shown := len(found.Workloads); shown < found.Total {
+			a.note("%d of %s shown; --limit shows more", shown, count(found.Total, "workload"))
+		}
+		return nil
 	})
 }
 

@@ -48,9 +48,9 @@ type overview struct {
 }
 
 func (c *statusCommand) overview(a *app) error {
-	return a.withList(c.gatewayFlags, false, func(conn *connection, all []api.Workload) error {
+	return a.withList(c.gatewayFlags, api.Which{}, func(conn *connection, all api.List) error {
 		live := []api.Workload{}
-		for _, w := range all {
+		for _, w := range all.Workloads {
 			if !w.Phase.Terminal() {
 				live = append(live, w)
 			}
@@ -66,7 +66,7 @@ func (c *statusCommand) overview(a *app) error {
 }
 
 // withList connects, asks for the workloads, does the owner's duties for them and runs fn.
-func (a *app) withList(flags gatewayFlags, all bool, fn func(*connection, []api.Workload) error) error {
+func (a *app) withList(flags gatewayFlags, which api.Which, fn func(*connection, api.List) error) error {
 	s, err := a.loadSite()
 	if err != nil {
 		return err
@@ -81,12 +81,12 @@ func (a *app) withList(flags gatewayFlags, all bool, fn func(*connection, []api.
 	if err != nil {
 		return err
 	}
-	found, err := conn.gateway().List(ctx, "", all)
+	found, err := conn.gateway().List(ctx, which)
 	if err != nil {
 		return errors.Join(fmt.Errorf("asking for the workloads: %w", err), conn.close())
 	}
-	tendAll(ctx, a, conn.gateway(), system, found)
-	pruneRuns(a, s.RuntimeDir, found, time.Now())
+	tendAll(ctx, a, conn.gateway(), system, found.Workloads)
+	pruneRuns(a, s.RuntimeDir, found.Workloads, time.Now())
 	return errors.Join(fn(conn, found), conn.close())
 }
 

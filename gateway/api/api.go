@@ -140,6 +140,19 @@ type Cancelled struct {
 	ByCaller bool `json:"by_caller"`
 }
 
+// Which says which workloads a list is of: the caller's own, all of them.
+type Which struct {
+	Job   string // only those with this job of the scheduler
+	All   bool   // everybody's, for admins
+	Limit int    // at most this many, live ones first; 0: all live ones, and a thousand that are over
+}
+
+// List answers GET /v1/workloads.
+type List struct {
+	Workloads []Workload `json:"workloads"` // newest first
+	Total     int        `json:"total"`     // how many there are
+}
+
 // Info answers GET /v1/info.
 type Info struct {
 	Version    string          `json:"version"`

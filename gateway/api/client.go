@@ -84,21 +84,20 @@ func (c *Client) ReportObservation(ctx context.Context, id scheduler.WorkloadID,
 	return w, c.call(ctx, http.MethodPut, path(string(id))+"/observation", o, &w)
 }
 
-// List asks for the caller's workloads (everybody's with all, for admins), newest first; job filters by the
-// scheduler's id.
-func (c *Client) List(ctx context.Context, job string, all bool) ([]Workload, error) {
+// List asks for workloads, newest first.
+func (c *Client) List(ctx context.Context, which Which) (List, error) {
 	q := url.Values{}
-	if job != "" {
-		q.Set("job", job)
+	if which.Job != "" {
+		q.Set("job", which.Job)
 	}
-	if all {
+	if which.All {
 		q.Set("all", "1")
 	}
-	var list struct {
-		Workloads []Workload `json:"workloads"`
+	if which.Limit > 0 {
+		q.Set("limit", strconv.Itoa(which.Limit))
 	}
-	err := c.call(ctx, http.MethodGet, "/v1/workloads?"+q.Encode(), nil, &list)
-	return list.Workloads, err
+	var list List
+	return list, c.call(ctx, http.MethodGet, "/v1/workloads?"+q.Encode(), nil, &list)
 }
 
 // Get asks for one workload by id, by a unique prefix of one ("wl_3f" or "3f"), or by the scheduler's job id.

@@ -170,7 +170,7 @@ func (s *search) asBob(when string) {
 		{"scontrol --json show job " + s.job + " || scontrol show job " + s.job, s.job},
 		{"scontrol write batch_script " + s.job + " - 2>&1", ""},
 		{"scontrol show step " + s.job + ".0 2>&1", ""},
-		{"squeue --json", s.job},
+		{"squeue --json --states=all", s.job}, // of jobs that are over 24.11 says nothing without
 		{"squeue --states=all --format=%all", s.job},
 		{"squeue --states=all --steps --format=%all 2>&1", ""},
 		{"sacct --allusers --parsable --format=ALL --jobs=" + s.job, "leak-"},
