@@ -59,10 +59,11 @@ live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/te
 fuzz: ## every fuzz target for FUZZTIME each
 	tests/fuzz.sh $(FUZZTIME)
 
-soak: ## 500 random rounds of breakage on this machine, 200 random submissions on a real Slurm (root); O4S_SEED repeats one
+soak: ## 500 random rounds of breakage on this machine, 200 random submissions on a real Slurm and on a fake PBS (root); O4S_SEED repeats one
 	O4S_ROUNDS=500 $(GO) test -count=1 -timeout 3h -v -run TestRandomRounds ./tests/breakage
 	tests/cluster/install.sh --accounting
-	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags live -run TestRandomSubmissions ./tests/live
+	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags live -run TestRandomSubmissions ./tests/breakage
+	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags pbsfake -run TestRandomSubmissions ./tests/breakage
 
 bench: ## registration, release, burns, submit to running: each beside a reference measured in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 8x -timeout 30m ./gateway

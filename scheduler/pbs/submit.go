@@ -8,7 +8,8 @@ import (
 	"github.com/openai4s/hpc/scheduler"
 )
 
-// refusal is what an exit code of qsub means. The code is a PBS error number modulo 256; 1 to 6 are the client's own.
+// refusal is what an exit code of qsub means. The code is a PBS error number modulo 256; 2, 5 and 6 are the client's own, and only
+// with its words: they are a shell's and any wrapper's as well. 1 is about script files, which we use none of.
 type refusal struct {
 	reason scheduler.Reason
 	hint   string
@@ -16,7 +17,6 @@ type refusal struct {
 }
 
 var refusals = map[int]refusal{
-	1:   {reason: scheduler.BackendRejected},
 	2:   {reason: scheduler.BackendRejected, hint: "qsub did not take an option; look at the profile's directives"},
 	5:   {reason: scheduler.BackendRejected, hint: "a directive of the profile conflicts with select; ask for resources by select_extra"},
 	6:   {reason: scheduler.BackendRejected, hint: "a directive of the profile conflicts with select; nodes= can't be used"},
@@ -74,12 +74,25 @@ func readReceipt(res result) scheduler.Receipt {
 		return rejected
 	}
 	why, definite := refusals[res.code]
-	if !definite {
+	if !definite || res.code < lowestOfServer && !clientSpeaks(res.stderr) {
 		unknown.Text = rejected.Text
 		return unknown
 	}
 	rejected.Reason, rejected.Hint, rejected.Later = why.reason, why.hint, why.later
 	return rejected
+}
+
+// lowestOfServer is the least exit code that a server's refusal was recorded with.
+const lowestOfServer = 32
+
+// clientSpeaks tells whether qsub itself said why it asked the server nothing.
+func clientSpeaks(stderr []byte) bool {
+	for line := range strings.Lines(string(stderr)) {
+		if strings.HasPrefix(line, "qsub: ") {
+			return true
+		}
+	}
+	return false
 }
 
 func lastLineBegins(out []byte, prefix string) bool {

@@ -4,6 +4,7 @@ package breakage_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,6 +59,16 @@ func newRig(t *testing.T, o rig.Options) *rig.Rig {
 	}
 	return rig.New(t, o)
 }
+
+// lostAnswer is what qsub does where the server hangs up after it made the job.
+const lostAnswer = `echo "qsub: End of File" >&2; exit 1`
+
+// noServer is what it does where the server swallows packets: surely no job.
+const noServer = `echo "Connection timed out" >&2; echo "qsub: cannot connect to server pbshead (errno=15010)" >&2; exit 162`
+
+func submitter() string { return "qsub" }
+
+func realSubmitter() string { return filepath.Join(shared.Bin, "qsub") }
 
 // jobGone tells whether the scheduler has nothing of the rig's left.
 func jobGone(t testing.TB, r *rig.Rig) bool { return len(r.Jobs(t)) == 0 }

@@ -42,5 +42,14 @@ func newRig(t *testing.T, o rig.Options) *rig.Rig {
 	return rig.New(t, o)
 }
 
+// lostAnswer is what sbatch does where the controller falls silent, before or after it made the job.
+const lostAnswer = `echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1`
+
+const noServer = lostAnswer
+
+func submitter() string { return "sbatch" }
+
+func realSubmitter() string { return "sbatch" }
+
 // jobGone tells whether the scheduler has nothing of the rig's left.
 func jobGone(t testing.TB, r *rig.Rig) bool { return len(r.Jobs(t)) == 0 }

@@ -1,6 +1,6 @@
-//go:build live
+//go:build live || pbsfake
 
-package live_test
+package breakage_test
 
 import (
 	"fmt"
@@ -18,26 +18,26 @@ import (
 	"github.com/openai4s/hpc/tests/rig"
 )
 
-// moody stands before sbatch and does what the file "mood" says: the job lands or doesn't, and the answer is good,
-// lost, late, garbage or an error.
-const moody = `
-mood=$(cat $here/mood)
-case $mood in
-good) exec sbatch "$@" ;;
-lost) sbatch "$@" >/dev/null; echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1 ;;
-never) echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1 ;;
-late) sleep 2; exec sbatch "$@" ;;
-hangs) sbatch "$@" >/dev/null; exec sleep 4 ;;
-garbage) sbatch "$@" >/dev/null; echo "%!s(nil) 42 jobs ahead of you"; exit 0 ;;
-fails) sbatch "$@"; echo "hook: permission denied" >&2; exit 1 ;;
-esac`
+// moody stands before sbatch or qsub and does what the file "mood" says: the job lands or doesn't, and the answer is
+// good, lost, late, garbage or an error.
+const moody = `#!/bin/sh
+case $(cat %[1]s/mood) in
+good) exec %[2]s "$@" ;;
+lost) %[2]s "$@" >/dev/null; %[3]s ;;
+never) %[4]s ;;
+late) sleep 2; exec %[2]s "$@" ;;
+hangs) %[2]s "$@" >/dev/null; exec sleep 4 ;;
+garbage) %[2]s "$@" >/dev/null; echo "%%!s(nil) 42 jobs ahead of you"; exit 0 ;;
+fails) %[2]s "$@"; echo "hook: permission denied" >&2; exit 1 ;;
+esac
+`
 
 var moods = []string{"good", "lost", "never", "late", "hangs", "garbage", "fails"}
 
 // defaultSchedules is how many random schedules a test run tries; O4S_SCHEDULES says another number (make soak).
 const defaultSchedules = 20
 
-// TestRandomSubmissions: whatever sbatch answers and whoever is killed in between, a workload's command runs at most
+// TestRandomSubmissions: whatever the submit command answers and whoever is killed in between, a workload's command runs at most
 // once, and every workload reaches a true end, by --resume where nobody else can tell.
 func TestRandomSubmissions(t *testing.T) {
 	t.Parallel()
@@ -56,15 +56,25 @@ func TestRandomSubmissions(t *testing.T) {
 	const rigs = 4
 	for n := range rigs {
 		t.Run(fmt.Sprintf("rig %d", n), func(t *testing.T) {
-			t.Parallel()
-			program := wrapper(t, "sbatch", moody)
-			r := rig.New(t, rig.Options{Cluster: shared, Site: fmt.Sprintf("commands = { sbatch = %q }", program)})
+			program := moodySubmitter(t)
+			r := newRig(t, rig.Options{Site: fmt.Sprintf("commands = { %s = %q }", submitter(), program)})
 			s := &schedule{rig: r, alice: r.Alice(t), mood: filepath.Join(filepath.Dir(program), "mood"), random: rand.New(rand.NewPCG(seed, uint64(n)))}
 			for range (rounds + rigs - 1) / rigs {
 				s.round(t)
 			}
 		})
 	}
+}
+
+func moodySubmitter(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "o4s-site-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o1777))
+	path := filepath.Join(dir, submitter())
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, moody, dir, realSubmitter(), lostAnswer, noServer), 0o755))
+	return path
 }
 
 type schedule struct {
@@ -80,11 +90,11 @@ func (s *schedule) round(t *testing.T) {
 	mood := moods[s.random.IntN(len(moods))]
 	killCLI, killDaemon := s.random.IntN(2) == 0, s.random.IntN(2) == 0
 	cliAt, daemonAt := time.Duration(s.random.IntN(3000))*time.Millisecond, time.Duration(s.random.IntN(3000))*time.Millisecond
-	what := fmt.Sprintf("round %d: sbatch is %s, kill -9 of the command line: %v after %s, of the daemon: %v after %s", s.known, mood, killCLI, cliAt, killDaemon, daemonAt)
+	what := fmt.Sprintf("round %d: the submit command is %s, kill -9 of the command line: %v after %s, of the daemon: %v after %s", s.known, mood, killCLI, cliAt, killDaemon, daemonAt)
 	t.Log(what)
 	require.NoError(t, os.WriteFile(s.mood, []byte(mood), 0o644))
 	ran := filepath.Join(s.alice.Home, fmt.Sprintf("ran%d", s.known))
-	submit := s.alice.Go(t, "submit", "--idempotency-key", fmt.Sprint("round-", s.known), s.alice.JobFile(t, rig.Shell(2, `echo "$RANK $SLURM_JOB_ID" >>`+ran, "")))
+	submit := s.alice.Go(t, "submit", "--idempotency-key", fmt.Sprint("round-", s.known), s.alice.JobFile(t, rig.Shell(2, `echo "$RANK ${SLURM_JOB_ID:-$PBS_JOBID}" >>`+ran, "")))
 	began := time.Now()
 	pause := func(until time.Duration) { <-time.After(time.Until(began.Add(until))) }
 	if killDaemon && (!killCLI || daemonAt < cliAt) {
@@ -112,7 +122,11 @@ func (s *schedule) round(t *testing.T) {
 	s.known++
 	id := all[0].Text("id")
 	w := s.end(t, id)
-	require.Contains(t, []string{"COMPLETED ", "FAILED BOOTSTRAP_FAILED"}, w.Phase()+" "+w.Text("reason"), "%s: %s", what, w)
+	ends := []string{"COMPLETED ", "FAILED BOOTSTRAP_FAILED"}
+	if mood == "never" {
+		ends = append(ends, "FAILED BACKEND_UNAVAILABLE")
+	}
+	require.Contains(t, ends, w.Phase()+" "+w.Text("reason"), "%s: %s", what, w)
 	text, _ := os.ReadFile(ran) // never run, perhaps
 	lines := strings.Fields(string(text))
 	if w.Phase() != "COMPLETED" {
