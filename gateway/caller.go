@@ -21,6 +21,8 @@ type caller struct {
 	Groups []uint32 // supplementary groups of the process, where the kernel tells; of the user, over TCP
 	GID    uint32
 	Host   string // that made the MUNGE credential; "": this one
+
+	crowded bool // of a user with too many connections
 }
 
 type callerKey struct{}

@@ -35,8 +35,10 @@ func (s *Server) ServeControl(ctx context.Context, ln net.Listener) error {
 			if err != nil {
 				return ctx // every handler refuses a caller that isn't known
 			}
+			who.crowded = s.open.take(c, who.UID)
 			return context.WithValue(ctx, callerKey{}, who)
 		},
+		ConnState: s.open.state,
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
@@ -89,6 +91,13 @@ func (s *Server) handler(requests *underWay) http.Handler {
 			if !ok {
 				e := &api.Error{Status: http.StatusForbidden, Code: "not_allowed", Message: "the caller's uid can't be told"}
 				s.audit.refusal(caller{UID: -1}, pattern, r.PathValue("id"), e.Code, e.Message)
+				writeError(w, e)
+				return
+			}
+			if who.crowded {
+				e := s.open.refusal()
+				s.audit.refusal(who, pattern, r.PathValue("id"), e.Code, e.Message)
+				w.Header().Set("Connection", "close")
 				writeError(w, e)
 				return
 			}

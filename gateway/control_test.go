@@ -24,7 +24,12 @@ import (
 // control serves the control API on a socket, as the process's own uid.
 func (r *rig) control() *api.Client {
 	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "c.sock")
+	c, _ := r.controlAt(filepath.Join(r.t.TempDir(), "c.sock"))
+	return c
+}
+
+func (r *rig) controlAt(path string) (c *api.Client, dial func() net.Conn) {
+	r.t.Helper()
 	ln, err := net.Listen("unix", path)
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,7 +43,12 @@ func (r *rig) control() *api.Client {
 	require.NoError(r.t, err)
 	assert.Equal(r.t, os.Getpid(), info.PID)
 	r.t.Cleanup(func() { c.Close(); cancel(); wg.Wait() })
-	return c
+	return c, func() net.Conn {
+		conn, err := net.Dial("unix", path)
+		require.NoError(r.t, err)
+		r.t.Cleanup(func() { conn.Close() })
+		return conn
+	}
 }
 
 // as calls one route in the name of another uid, which only the kernel could say on a socket.

@@ -88,6 +88,7 @@ type Server struct {
 	byAlloc map[scheduler.AllocationID]*live
 	conns   map[net.Conn]bool // everything the gateway owns; true: a rank's
 	stopped bool
+	open    *connections // of callers
 	// reserved is what requests under way take of their callers' limits.
 	reserved map[int]share
 
@@ -121,7 +122,8 @@ func New(cfg Config, p Parts) (*Server, error) {
 	s := &Server{
 		cfg: cfg, gate: p.Gate, fence: p.Gate.Fence, store: p.Store, sealer: sealer, audit: p.Audit, log: p.Log, jobs: p.Jobs, poke: p.Poke,
 		slots: newSlots(cfg.Pending, cfg.PerSource), logBytes: newBudget(logTotal), background: p.Lifetime,
-		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{}, conns: map[net.Conn]bool{}, reserved: map[int]share{},
+		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{},
+		conns: map[net.Conn]bool{}, reserved: map[int]share{}, open: newConnections(cfg.MaxLive),
 	}
 	records, err := p.Store.live()
 	if err != nil {
