@@ -2,6 +2,7 @@ package breakage_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,19 +12,24 @@ import (
 // untilGo runs until the file go is in the work folder.
 const untilGo = "echo up; while ! test -e go; do sleep 0.1; done; echo end $RANK"
 
-// TestDaemonKilledAndRestarted: a crash in mid-run costs nothing.
+// TestDaemonKilledAndRestarted: a crash in mid-run costs nothing, however long the daemon is away.
 func TestDaemonKilledAndRestarted(t *testing.T) {
-	r := newRig(t, rig.Options{})
-	alice := r.Alice(t)
-	id := alice.Submit(t, rig.Shell(4, untilGo, ""))
-	awaitOutput(t, alice, id, "up", 4)
-	r.Daemon.Kill(t)
-	r.Daemon.Start(t)
-	alice.AwaitStatus(t, id, "whole again", func(d rig.Doc) bool { return d.Int("ranks", "live") == 4 })
-	touch(t, alice, id, "go")
-	w := alice.AwaitPhase(t, id, "COMPLETED")
-	require.Equal(t, 4, w.Int("ranks", "exited"), "%s", w)
-	awaitOutput(t, alice, id, "end", 4)
+	for name, away := range map[string]time.Duration{"at once": 0, "after a minute": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rig.Options{})
+			alice := r.Alice(t)
+			id := alice.Submit(t, rig.Shell(4, untilGo, ""))
+			awaitOutput(t, alice, id, "up", 4)
+			r.Daemon.Kill(t)
+			time.Sleep(away)
+			r.Daemon.Start(t)
+			alice.AwaitStatus(t, id, "whole again", func(d rig.Doc) bool { return d.Int("ranks", "live") == 4 })
+			touch(t, alice, id, "go")
+			w := alice.AwaitPhase(t, id, "COMPLETED")
+			require.Equal(t, 4, w.Int("ranks", "exited"), "%s", w)
+			awaitOutput(t, alice, id, "end", 4)
+		})
+	}
 }
 
 // TestDaemonAwayAtTheEnd: ranks whose commands end meanwhile report when it is back.
