@@ -49,7 +49,11 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 		launch = append(launch, "--cpus-per-task="+strconv.Itoa(r.CPUsPerRank))
 	}
 	if PerRank(r.Output) {
-		launch = append(launch, "--open-mode=append", "--output="+output)
+		perRank, err := srunOutput(r, output)
+		if err != nil {
+			return scheduler.Submission{}, err
+		}
+		launch = append(launch, "--open-mode=append", "--output="+perRank)
 		folders = rankFolders(r, l)
 		output = doublePercent(l.Dir) + "/batch-%j.out"
 	}
@@ -71,6 +75,22 @@ func renderSlurm(r scheduler.Request, l scheduler.Launch) (scheduler.Submission,
 		return scheduler.Submission{}, err
 	}
 	return scheduler.Submission{Name: l.JobName, Args: []string{"--parsable"}, Script: text, Dir: l.Dir}, nil
+}
+
+// twice finds a percent sign of a path's own that becomes a code where it is read twice.
+var twice = regexp.MustCompile(`%%[0-9]*[a-zA-Z%]`)
+
+// srunOutput is srun's --output. srun of 26.05 replaces its codes and then, on the node, those that it finds in the
+// result: "%%j" becomes the job's number. A work folder with such a name is left away, as srun runs in it.
+func srunOutput(r scheduler.Request, output string) (string, error) {
+	if !twice.MatchString(output) {
+		return output, nil
+	}
+	beneath, inside := strings.CutPrefix(output, doublePercent(r.Workdir)+"/")
+	if !inside || twice.MatchString(beneath) {
+		return "", fmt.Errorf("output %q: not every Slurm keeps a percent sign before a letter or another one in a path of the ranks' own files; choose a path without", r.Output)
+	}
+	return beneath, nil
 }
 
 // rankFolders are the script's lines that make the folders of the ranks' own output files: srun makes none, and ends
