@@ -65,14 +65,16 @@ soak: ## 500 random rounds of breakage on this machine, 200 random submissions o
 	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags live -run TestRandomSubmissions ./tests/breakage
 	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags pbsfake -run TestRandomSubmissions ./tests/breakage
 
-bench: ## registration, release, burns, submit to running: each beside a reference measured in the same run
-	$(GO) test -run '^$$' -bench . -benchtime 8x -timeout 30m ./gateway
+bench: ## registration, memory, release, burns, submit to running, the agent: each beside a reference measured in the same run
+	$(GO) test -run '^$$' -bench 'Registration|Release' -benchtime 8x -timeout 30m ./gateway
+	$(GO) test -run '^$$' -bench 'Parked|Workloads|Idle' -benchtime 5x -timeout 30m ./gateway
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./credential
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./tests/bench
+	$(GO) test -run '^$$' -bench . -benchtime 20x ./internal/agent
 
-bench-live: ## from sbatch to released on 64 nodes of a real Slurm, beside plain srun in the same run (root)
+bench-live: ## submit beside sbatch, and from sbatch to released on 64 nodes of a real Slurm, beside plain srun in the same run (root)
 	tests/cluster/install.sh
-	$(GO) test -run '^$$' -bench Release -benchtime 1x -count 1 -timeout 20m -tags live ./tests/live
+	$(GO) test -run '^$$' -bench 'Release|Submit' -benchtime 5x -timeout 30m -tags live ./tests/live
 
 clean: ## what the targets above made
 	rm -rf $(BIN) dist

@@ -30,18 +30,16 @@ func (s *Server) Observed(known map[scheduler.JobID]scheduler.Observation, absen
 	for _, id := range absent {
 		gone[id] = true
 	}
-	for _, l := range s.all() {
+	s.forAll(func(l *live) {
 		l.mu.Lock()
 		job := l.rec.current().Job
-		o, ok := known[job]
 		l.mu.Unlock()
-		switch {
-		case ok:
+		if o, ok := known[job]; ok {
 			l.observed(job, o)
-		case gone[job]:
+		} else if gone[job] {
 			l.absent(job)
 		}
-	}
+	})
 }
 
 // Ticked implements scheduler.Tracked: how the last tick went.
@@ -153,6 +151,8 @@ func (s *Server) mayCancel(uid int) bool {
 const (
 	// cancelEvery is how long a cancelled job is given to be seen ending before it is cancelled again.
 	cancelEvery = 15 * time.Second
+	// cancelsAtOnce bounds the commands that cancel jobs: a controller that has much to do isn't given more.
+	cancelsAtOnce = 8
 )
 
 // endJobs cancels the jobs of workloads that are over or cancelled, where this process may.
@@ -161,14 +161,14 @@ func (s *Server) endJobs(ctx context.Context, now time.Time) {
 		l.mu.Lock()
 		job, who := l.rec.current().Job, l.rec.identity()
 		due := !job.IsZero() && l.rec.Ending == nil && s.mayCancel(l.rec.UID) && l.wantsJobGone(now) && now.After(l.killed.Add(cancelEvery))
-		if due {
+		started := due && s.cancels.TryGo(func() error { s.endJob(ctx, l, job, who); return nil })
+		if started {
 			l.killed = now
 		}
 		l.mu.Unlock()
-		if !due {
-			continue
+		if due && !started {
+			return // the next tick goes on
 		}
-		s.tasks.Go(func() { s.endJob(ctx, l, job, who) })
 	}
 }
 

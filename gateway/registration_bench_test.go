@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/openai4s/hpc/gateway/wire"
 )
@@ -43,10 +42,7 @@ func BenchmarkRegistration(b *testing.B) {
 }
 
 func raiseLimit(b *testing.B) {
-	var lim unix.Rlimit
-	require.NoError(b, unix.Getrlimit(unix.RLIMIT_NOFILE, &lim))
-	lim.Cur = lim.Max
-	require.NoError(b, unix.Setrlimit(unix.RLIMIT_NOFILE, &lim))
+	require.NoError(b, allDescriptors())
 }
 
 // registerGang measures from the first dial to the last answer. The gang is released on the way.
@@ -54,12 +50,7 @@ func registerGang(b *testing.B, size int) time.Duration {
 	r := newRig(b, func(c *Config) { c.Pending, c.Handshake = size+size/4, time.Minute }).serve()
 	defer r.halt()
 	w := r.create(size)
-	hellos := make([][]byte, size)
-	for i := range hellos {
-		h, err := wire.AppendHello(w.lines[0][i], *agentOf("7", fmt.Sprint(i)))
-		require.NoError(b, err)
-		hellos[i] = h
-	}
+	hellos := hellosOf(b, w)
 	took := dialAll(b, r.addr, &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}}, hellos)
 	r.eventually("all registered", func() bool { return r.server.counters.accepted.Load() == uint64(size) })
 	return took

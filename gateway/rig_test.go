@@ -23,7 +23,16 @@ import (
 	"github.com/openai4s/hpc/scheduler"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(loadVariable); path != "" {
+		if err := generate(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // clock is the tests' time: it goes with the real one until it is moved.
 type clock struct {

@@ -57,14 +57,15 @@ func crowd(b *testing.B, r *rig, size int) (one scheduler.WorkloadID) {
 // answering is a scheduler that says of every job that it runs, and counts how often it is asked.
 type answering struct {
 	scheduler.System
-	asked int
+	verbatim string
+	asked    int
 }
 
 func (a *answering) Observe(_ context.Context, ids []scheduler.JobID) (scheduler.Answer, error) {
 	a.asked++
 	known := make(map[scheduler.JobID]scheduler.Observation, len(ids))
 	for _, id := range ids {
-		known[id] = scheduler.Observation{Phase: scheduler.Granted, Verbatim: "RUNNING"}
+		known[id] = scheduler.Observation{Phase: scheduler.Granted, Verbatim: a.verbatim}
 	}
 	return scheduler.Answer{Known: known}, nil
 }
@@ -99,7 +100,7 @@ func BenchmarkWorkloads(b *testing.B) {
 		b.Run(fmt.Sprintf("list-all/%d", size), list(api.Which{All: true, Limit: 1000}, min(size, 1000))) // as the command asks
 		b.Run(fmt.Sprintf("list-all-unlimited/%d", size), list(api.Which{All: true}, size))
 		b.Run(fmt.Sprintf("tick/%d", size), func(b *testing.B) {
-			system := &answering{}
+			system := &answering{verbatim: "RUNNING"}
 			for range b.N {
 				ids := r.server.Live()
 				require.Len(b, ids, size)
@@ -108,6 +109,15 @@ func BenchmarkWorkloads(b *testing.B) {
 				r.server.Observed(answer.Known, nil)
 			}
 			b.ReportMetric(float64(system.asked)/float64(b.N), "questions/tick")
+		})
+		// Every job says something new, and all of it is stored.
+		b.Run(fmt.Sprintf("tick-of-changes/%d", size), func(b *testing.B) {
+			for n := range b.N {
+				system := &answering{verbatim: fmt.Sprint("RUNNING ", b.N, n)}
+				answer, err := system.Observe(ctx, r.server.Live())
+				require.NoError(b, err)
+				r.server.Observed(answer.Known, nil)
+			}
 		})
 	}
 }

@@ -33,7 +33,7 @@ func dup(t *testing.T, f *os.File) int {
 }
 
 // identity is a gateway's TLS key, and its pin.
-func identity(t *testing.T) (*tls.Config, string) {
+func identity(t testing.TB) (*tls.Config, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

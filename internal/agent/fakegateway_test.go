@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 // fake is a gateway whose every word the test says.
 type fake struct {
-	t     *testing.T
+	t     testing.TB
 	run   string // RUN
 	head  bundle.Header
 	ln    net.Listener
@@ -56,14 +56,14 @@ type fake struct {
 
 // peer is one connection of the agent that was admitted.
 type peer struct {
-	t      *testing.T
+	t      testing.TB
 	conn   net.Conn
 	hello  wire.Hello
 	frames chan wire.Frame
 	kept   []wire.Frame // read while waiting for others
 }
 
-func newFake(t *testing.T, ranks int) *fake {
+func newFake(t testing.TB, ranks int) *fake {
 	t.Helper()
 	config, pin := identity(t)
 	f := &fake{t: t, run: t.TempDir(), conf: config, joins: make(chan *peer, 100)}
@@ -216,7 +216,7 @@ func (p *peer) output() string {
 
 // program is a running agent.
 type program struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	out    *sink
 	err    *sink
