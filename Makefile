@@ -59,7 +59,8 @@ live-pbs: ## the end-to-end tests on the PBS whose commands are in PATH: docs/te
 fuzz: ## every fuzz target for FUZZTIME each
 	tests/fuzz.sh $(FUZZTIME)
 
-soak: ## 500 random rounds of breakage on this machine, 200 random submissions on a real Slurm and on a fake PBS (root); O4S_SEED repeats one
+soak: ## harm at every byte of a registration, 500 random rounds of breakage on this machine, 200 random submissions on a real Slurm and on a fake PBS (root); O4S_SEED repeats one
+	O4S_EVERY_BYTE=1 $(GO) test -count=1 -timeout 1h -v -run TestHarmAtEveryByte ./gateway
 	O4S_ROUNDS=500 $(GO) test -count=1 -timeout 3h -v -run TestRandomRounds ./tests/breakage
 	tests/cluster/install.sh --accounting
 	O4S_SCHEDULES=200 $(GO) test -count=1 -timeout 3h -v -tags live -run TestRandomSubmissions ./tests/breakage
