@@ -31,6 +31,8 @@ type load struct {
 	Plain  bool // without TLS
 	Hellos [][]byte
 	AtOnce int // how many dial at a time; 0: all
+
+	Started func() `json:"-"` // nil, or called when the process is there
 }
 
 // arrived is what became of it, told in a line once all are through. They stay connected until standard input ends.
@@ -155,6 +157,9 @@ func (l load) dialIn(t testing.TB) (a arrived, leave func()) {
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	if l.Started != nil {
+		l.Started()
+	}
 	leave = sync.OnceFunc(func() {
 		stdin.Close()
 		_ = cmd.Wait()
