@@ -175,7 +175,6 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, d *dialIn) (*peer,
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, nil, nil, none, fmt.Errorf("clearing the deadline: %w", err)
 	}
-	keepAlive(raw)
 	return &peer{conn: conn, rank: adm.Rank, epoch: adm.Epoch, claim: adm.Claim, agent: hello.Agent}, rest, l, adm, nil
 }
 

@@ -124,7 +124,7 @@ func (l load) dial(hello []byte) (ok bool, err error) {
 	}
 	if _, err = conn.Write(hello); err == nil {
 		var a wire.Answer
-		if a, err = wire.ReadAnswer(conn); err == nil && a.OK {
+		if a, err = wire.ReadAnswer(bufio.NewReader(conn)); err == nil && a.OK {
 			kept.Store(conn, raw)
 			return true, conn.SetDeadline(time.Time{})
 		}

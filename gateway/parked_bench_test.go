@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"runtime"
@@ -14,9 +15,9 @@ import (
 )
 
 // BenchmarkParked has gangs of growing size dial in at once from a process of their own, with and without TLS, and stay.
-// It reports how many were lost or refused, how often one had to dial again, the rate, and what a parked rank costs the
-// gateway: resident memory, all of it, and goroutines. The gang isn't whole (one rank stays away), so that nothing else
-// goes on.
+// It reports how many were lost or refused, how often one had to dial again, the rate beside that of a bare server in the
+// same run (whose clients, as agents do, offer X25519 alone), and what a parked rank costs the gateway: resident memory,
+// all of it, and goroutines. The gang isn't whole (one rank stays away), so that nothing else goes on.
 func BenchmarkParked(b *testing.B) {
 	raiseLimit(b)
 	for _, mode := range []string{"required", "off"} {
@@ -48,6 +49,18 @@ func park(b *testing.B, mode string, size int) {
 	b.ReportMetric(float64(now)/1e6, "MB")
 	b.ReportMetric(0, "ns/op")
 	leave()
+
+	var config *tls.Config
+	if mode != "off" {
+		config = bareTLS(b, nil)
+	}
+	addr, halt := bareServer(b, config)
+	defer halt()
+	bare, leave := load{Addr: addr, Plain: mode == "off", Hellos: bareHellos(size)}.dialIn(b)
+	require.Equal(b, size, bare.Registered)
+	leave()
+	b.ReportMetric(float64(size)/bare.Took.Seconds(), "bare/s")
+	b.ReportMetric(bare.Took.Seconds()/a.Took.Seconds(), "ratio")
 }
 
 // resident is this process's memory, in bytes, after what can be given back was.

@@ -57,9 +57,30 @@ func registerGang(b *testing.B, size int) time.Duration {
 }
 
 func registerBare(b *testing.B, size int, curves []tls.CurveID) time.Duration {
+	config := bareTLS(b, curves)
+	addr, halt := bareServer(b, config)
+	defer halt()
+	return dialAll(b, addr, &tls.Config{InsecureSkipVerify: true, CurvePreferences: curves}, bareHellos(size))
+}
+
+func bareHellos(size int) [][]byte {
+	hellos := make([][]byte, size)
+	for i := range hellos {
+		hellos[i] = fmt.Appendf(nil, "%-600d\n", i)
+	}
+	return hellos
+}
+
+func bareTLS(b *testing.B, curves []tls.CurveID) *tls.Config {
+	b.Helper()
 	id, err := LoadIdentity(b.TempDir())
 	require.NoError(b, err)
-	config := &tls.Config{Certificates: id.Config.Certificates, MinVersion: tls.VersionTLS13, CurvePreferences: curves}
+	return &tls.Config{Certificates: id.Config.Certificates, MinVersion: tls.VersionTLS13, CurvePreferences: curves}
+}
+
+// bareServer is the reference; without a config it speaks TCP alone.
+func bareServer(b *testing.B, config *tls.Config) (addr string, halt func()) {
+	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	var key [32]byte
@@ -71,17 +92,13 @@ func registerBare(b *testing.B, size int, curves []tls.CurveID) time.Duration {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { bareConn(tls.Server(c, config), key[:]) })
+			if config != nil {
+				c = tls.Server(c, config)
+			}
+			wg.Go(func() { bareConn(c, key[:]) })
 		}
 	})
-	hellos := make([][]byte, size)
-	for i := range hellos {
-		hellos[i] = fmt.Appendf(nil, "%-600d\n", i)
-	}
-	took := dialAll(b, ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, CurvePreferences: curves}, hellos)
-	ln.Close()
-	wg.Wait()
-	return took
+	return ln.Addr().String(), func() { ln.Close(); wg.Wait() }
 }
 
 func bareConn(c net.Conn, key []byte) {
@@ -127,7 +144,7 @@ func dialOne(addr string, config *tls.Config, hello []byte) (net.Conn, error) {
 		raw.Close()
 		return nil, err
 	}
-	answer, err := wire.ReadAnswer(c)
+	answer, err := wire.ReadAnswer(bufio.NewReader(c))
 	if err == nil && !answer.OK {
 		err = fmt.Errorf("refused")
 	}

@@ -218,7 +218,6 @@ func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.Addr
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("clearing the deadline: %w", err)
 	}
-	keepAlive(raw)
 	return &remoteConn{Conn: conn, who: who}, nil
 }
 

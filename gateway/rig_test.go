@@ -122,7 +122,7 @@ func (r *rig) build(edit ...func(*Config)) {
 // serve runs burner, clocks and listener until the test ends or stop is called.
 func (r *rig) serve() *rig {
 	r.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0")
 	require.NoError(r.t, err)
 	r.addr = ln.Addr().String()
 	r.serveOn(ln)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/openai4s/hpc/gateway"
 )
 
 // listenAgents opens the agents' listener with a backlog and a descriptor limit that fit the bound on handshakes, and
@@ -17,7 +19,7 @@ func listenAgents(o Options) (net.Listener, []string, error) {
 		return nil, nil, nil
 	}
 	raiseDescriptors(o)
-	ln, err := net.Listen("tcp", o.Listen)
+	ln, err := gateway.Listen(o.Listen)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the agents' listener: %w", err)
 	}

@@ -25,7 +25,7 @@ func listenRemote(o Options) (net.Listener, error) {
 	if _, err := netip.ParseAddr(host); err != nil {
 		host = ""
 	}
-	ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	ln, err := gateway.Listen(net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, fmt.Errorf("opening the control listener: %w", err)
 	}
