@@ -209,6 +209,7 @@ func TestHarmAtEveryByte(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d harms, to a first registration and to a coming back each", len(harms))
 	require.Greater(t, len(harms), 100)
 
 	// A rank is away, so that the gang stays as it is.

@@ -10,8 +10,11 @@ import (
 	"github.com/openai4s/hpc/scheduler"
 )
 
-// legalName is what qsub takes as a job's name and qselect as its key.
-var legalName = regexp.MustCompile(`^[A-Za-z0-9_.+-]{1,230}$`)
+// legalName is what qsub takes as a job's name and qselect as its key, up to longestName characters. (Said in the
+// pattern, the number costs every start of the program four milliseconds.)
+var legalName = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
+
+const longestName = 230
 
 // historyIsOff is what commands say, with exit code 0, when they are asked for finished jobs that nobody keeps.
 // They then print live jobs neither, so that such an answer tells nothing at all.
@@ -20,7 +23,7 @@ const historyIsOff = "PBS is not configured to maintain job history"
 // Find asks for jobs of that name and owner twice: among the live ones, then with the finished ones. A job that
 // ends in between is in the second answer. Where the site keeps no history, finished jobs can't be found.
 func (s *System) Find(ctx context.Context, who scheduler.Identity) ([]scheduler.JobID, error) {
-	if !legalName.MatchString(who.Name) || who.User == "" {
+	if !legalName.MatchString(who.Name) || len(who.Name) > longestName || who.User == "" {
 		return nil, fmt.Errorf("looking for job %q of user %q: name or user is not a possible one", who.Name, who.User)
 	}
 	if _, err := s.supported(ctx); err != nil {

@@ -49,6 +49,10 @@ func TestFind(t *testing.T) {
 	s, _ := stub(t, map[string]string{"qselect": "exit 0"})
 	_, err := s.Find(t.Context(), scheduler.Identity{User: "sci2", Name: "a b"})
 	require.Error(t, err, "a name that qselect would take apart")
+	_, err = s.Find(t.Context(), scheduler.Identity{User: "sci2", Name: strings.Repeat("a", 231)})
+	require.Error(t, err, "a name that qsub takes for none")
+	_, err = s.Find(t.Context(), scheduler.Identity{User: "sci2", Name: strings.Repeat("a", 230)})
+	require.NoError(t, err)
 }
 
 func observed(id, state string) string {
