@@ -93,8 +93,9 @@ type Server struct {
 	// reserved is what requests under way take of their callers' limits.
 	reserved map[int]share
 
-	serving sync.WaitGroup // connections
-	cancels errgroup.Group // jobs that are being cancelled
+	serving sync.WaitGroup   // connections
+	cancels errgroup.Group   // jobs that are being cancelled
+	awake   func() time.Time // the monotonic clock, which no setting of the time changes
 }
 
 type tickResult struct {
@@ -127,6 +128,7 @@ func New(cfg Config, p Parts) (*Server, error) {
 		conns: map[net.Conn]bool{}, reserved: map[int]share{}, open: newConnections(cfg.MaxLive),
 	}
 	s.cancels.SetLimit(cancelsAtOnce)
+	s.awake = time.Now
 	records, err := p.Store.live()
 	if err != nil {
 		return nil, fmt.Errorf("recovering workloads: %w", err)
@@ -202,25 +204,6 @@ func (s *Server) all() []*live {
 	return all
 }
 
-// writers is how many workloads are looked at together. What changes in several of them shares a sync of the store: one
-// after the other, ten thousand jobs that start at once take half a minute.
-const writers = 128
-
-// forAll calls do for every live workload, for several at a time, and returns when all are through.
-func (s *Server) forAll(do func(*live)) {
-	all := s.all()
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(writers, len(all)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				do(all[i])
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // LiveCount is the number of workloads that are not over.
 func (s *Server) LiveCount() int {
 	s.mu.Lock()
@@ -276,13 +259,19 @@ func (s *Server) Run(ctx context.Context) error {
 	defer tick.Stop()
 	defer func() { _ = s.cancels.Wait() }() // none of them has an error to tell
 	hourly := s.now()
+	watched := s.awake()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+		before := watched
+		watched = s.awake()
 		now := s.now()
+		if gap := watched.Sub(before); gap > unwatched {
+			s.wasAway(gap, now)
+		}
 		s.forAll(func(l *live) { l.tick(now) })
 		s.endJobs(ctx, now)
 		s.audit.sumUp(now)

@@ -98,6 +98,26 @@ func (g *Gang) Size() int { return len(g.ranks) }
 // Live is the number of ranks with a connection.
 func (g *Gang) Live() int { return g.live }
 
+// Away says that nobody watched for that long until now: whoever would have been heard, or would have come, wasn't. No
+// clock counts that time.
+func (g *Gang) Away(gap time.Duration, now time.Time) {
+	later := func(t *time.Time) {
+		switch shifted := t.Add(gap); {
+		case t.IsZero():
+		case shifted.After(now): // it began meanwhile
+			*t = now
+		default:
+			*t = shifted
+		}
+	}
+	later(&g.first)
+	later(&g.stopAt)
+	for i := range g.ranks {
+		later(&g.ranks[i].heard)
+		later(&g.ranks[i].goneAt)
+	}
+}
+
 // ExitedCount is the number of ranks that reported their end.
 func (g *Gang) ExitedCount() int { return g.exited }
 

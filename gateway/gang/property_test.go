@@ -44,6 +44,14 @@ func (m *model) apply(op, r, x int) {
 		if x == 3 {
 			events = m.g.Stop(Outcome{Cause: Stopped, Code: 20, Rank: -1}, m.now)
 		}
+	case 8:
+		next, gap := m.g.Next(), time.Duration(x)*time.Hour
+		due := !next.IsZero() && !m.now.Before(next)
+		m.now = m.now.Add(gap)
+		m.g.Away(gap, m.now)
+		if next := m.g.Next(); !due && !next.IsZero() && !next.After(m.now) {
+			m.fail("%s away made something due", gap)
+		}
 	default:
 		m.tick()
 		return

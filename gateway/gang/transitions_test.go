@@ -200,6 +200,29 @@ func TestSuspendedGangLosesNobody(t *testing.T) {
 	assert.Equal(t, []int{0}, g.Outcome().Missing)
 }
 
+func TestTimeAwayCountsForNoClock(t *testing.T) {
+	g := released(2)
+	g.Heard(1, at(100))
+	g.Away(1000*time.Second, at(1050)) // nobody watched from 50 on
+	assert.Equal(t, at(1000).Add(limits.LostAfter), g.Next(), "rank 0 was heard at 0")
+	assert.Equal(t, []Kind{LoseRank, StopRanks}, kinds(g.Tick(at(1000).Add(limits.LostAfter))))
+	assert.Equal(t, []int{0}, g.Outcome().Missing)
+	assert.Empty(t, kinds(g.Tick(at(1050).Add(limits.LostAfter-time.Second))), "rank 1 was heard in between: its clock begins at 1050")
+
+	g = New(2, limits)
+	g.Join(0, member(0), false, at(10))
+	g.Away(time.Hour, at(3700))
+	assert.Equal(t, at(3610).Add(limits.Timeout), g.Next(), "the gang's time to form is longer by as much")
+	g.Gone(0, at(3800))
+	g.Away(time.Hour, at(7500))
+	g.Join(0, member(0), false, at(7500))
+	assert.Equal(t, at(7210).Add(limits.Timeout), g.Next())
+
+	g = New(2, limits)
+	g.Away(time.Hour, at(3700))
+	assert.True(t, g.Next().IsZero(), "nothing had begun")
+}
+
 func TestSilentIsShownBeforeItIsLost(t *testing.T) {
 	g := released(3)
 	g.Heard(0, at(30))

@@ -1,6 +1,7 @@
 package breakage_test
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,22 @@ func TestDaemonKilledAndRestarted(t *testing.T) {
 			awaitOutput(t, alice, id, "end", 4)
 		})
 	}
+}
+
+// TestDaemonStandsStill: a daemon that was stopped for longer than a rank may be silent blames nobody for it.
+func TestDaemonStandsStill(t *testing.T) {
+	r := newRig(t, rig.Options{Gateway: `rank_lost_after = "1m"`})
+	alice := r.Alice(t)
+	id := alice.Submit(t, rig.Shell(4, untilGo, ""))
+	awaitOutput(t, alice, id, "up", 4)
+	r.Daemon.Signal(t, syscall.SIGSTOP)
+	time.Sleep(75 * time.Second)
+	r.Daemon.Signal(t, syscall.SIGCONT)
+	alice.AwaitStatus(t, id, "whole again", func(d rig.Doc) bool { return d.Int("ranks", "live") == 4 })
+	time.Sleep(2 * time.Second) // the clocks have been looked at
+	touch(t, alice, id, "go")
+	w := alice.AwaitPhase(t, id, "COMPLETED")
+	require.Equal(t, 4, w.Int("ranks", "exited"), "%s", w)
 }
 
 // TestDaemonAwayAtTheEnd: ranks whose commands end meanwhile report when it is back.
