@@ -5,7 +5,7 @@ set -euo pipefail
 for u in o4s-alice o4s-bob o4s-gw; do
 	getent passwd "$u" >/dev/null || useradd --create-home --user-group --shell /bin/bash "$u"
 done
-packages=(gcc libc6-dev acl procps python3 iproute2)
+packages=(gcc libc6-dev acl procps python3 tcl iproute2)
 missing=()
 for p in "${packages[@]}"; do
 	[[ $(dpkg-query --show --showformat='${db:Status-Status}' "$p" 2>/dev/null) == installed ]] || missing+=("$p")

@@ -39,9 +39,10 @@ type Options struct {
 	GPUs       int // pretended, of each node
 	GPUType    string
 	Accounting bool
-	Store      string   // AccountingStoreFlags; "": no comment, script or environment is kept
-	Cgroup     bool     // memory limits that bite
-	Set        []string // lines of slurm.conf, "KillWait=2"
+	Store      string            // AccountingStoreFlags; "": no comment, script or environment is kept
+	Cgroup     bool              // memory limits that bite
+	Set        []string          // lines of slurm.conf, "KillWait=2"; "@" in a value is the cluster's folder
+	Files      map[string]string // beside slurm.conf, by name; whoever runs it may execute them
 }
 
 // Cluster is one that is up.
@@ -77,6 +78,13 @@ func Up(t testing.TB, o Options) *Cluster {
 	}
 	t.Cleanup(func() { c.down(t) })
 
+	for name, text := range o.Files {
+		path := filepath.Join(dir, "etc", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	// Ports are looked for and taken by one test process at a time.
 	lock, err := os.OpenFile("/tmp/o4s-slurm.lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -109,7 +117,7 @@ func (o Options) arguments(port int, dir string) []string {
 	add(o.Store != "", "--store", o.Store)
 	add(o.Cgroup, "--cgroup")
 	for _, line := range o.Set {
-		add(true, "--set", line)
+		add(true, "--set", strings.Replace(line, "=@", "="+dir, 1))
 	}
 	return append(args, dir)
 }

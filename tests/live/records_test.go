@@ -45,7 +45,8 @@ var records = []record{
 	{name: "timeout", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"0s\"",
 		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "TIMEOUT", slurmExit: "143:0", sacctExit: "0:0"},
 	// The warning comes in time for the command's own end, and Slurm takes what the script says of it.
-	{name: "timeout that was warned of", script: "exec sleep 600", more: "walltime = \"1m\"\n[signal]\nbefore_walltime = \"40s\"",
+	// Slurm looks every 30 s and warns up to as much too early: a warning before the step is there would reach nobody.
+	{name: "timeout that was warned of", script: "exec sleep 600", more: "walltime = \"2m\"\n[signal]\nbefore_walltime = \"70s\"",
 		phase: "FAILED", reason: "TIME_LIMIT_EXCEEDED", code: 143, exit: 143, state: "FAILED", slurmExit: "143:0", sacctExit: "15:0"},
 }
 
