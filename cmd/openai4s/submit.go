@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -57,6 +58,9 @@ func (c *submitCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if text := lateRanks(request); text != "" {
+		a.note("%s", text)
+	}
 	create, err := c.create(j, request)
 	if err != nil {
 		return err
@@ -95,6 +99,20 @@ func (c *submitCommand) Run(a *app) error {
 		return errors.Join(err, conn.close())
 	}
 	return c.follow(a, conn, system, w, false)
+}
+
+// startsWithin is how long the ranks of a job that runs may take to be there, before Slurm's half minute.
+const startsWithin = 30 * time.Second
+
+// lateRanks says where Slurm's one warning before the walltime may come before anybody is there to hear it; "": nowhere.
+func lateRanks(r scheduler.Request) string {
+	const early = 30 * time.Second // Slurm looks so often, and rather warns too early
+	before := r.Signal.BeforeWalltime
+	if r.System != "slurm" || before == 0 || r.Walltime-before >= early+startsWithin {
+		return ""
+	}
+	return fmt.Sprintf("Slurm warns once and up to %s early: %s before the end of %s that may be before the ranks are there, and then nobody is warned; raise walltime, or shorten [signal] before_walltime",
+		early, before, r.Walltime)
 }
 
 // maxRecover bounds --recover, as the gateway does.
