@@ -71,7 +71,8 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn) {
 	defer s.disown(raw)
 	d := dialIn{Source: sourceOf(raw)}
 
-	switch s.slots.take(d.Source.Addr()) {
+	slot, verdict := s.slots.take(raw, d.Source.Addr())
+	switch verdict {
 	case slotBusy:
 		s.counters.refusedBusy.Add(1)
 		d.Verdict = "busy"
@@ -83,9 +84,12 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn) {
 		s.audit.dialIn(d)
 		return
 	}
-	p, rest, l, adm, err := s.handshake(ctx, raw, &d)
-	s.slots.give(d.Source.Addr())
+	p, rest, l, adm, err := s.handshake(ctx, raw, slot, &d)
+	evicted := slot.give()
 	if err != nil {
+		if evicted {
+			err = errEvicted // whatever the closed connection made of it
+		}
 		s.refused(d, err)
 		return
 	}
@@ -110,7 +114,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn) {
 }
 
 // handshake goes from the first byte to the answer, under one deadline.
-func (s *Server) handshake(ctx context.Context, raw net.Conn, d *dialIn) (*peer, []byte, *live, credential.Admission, error) {
+func (s *Server) handshake(ctx context.Context, raw net.Conn, slot *slot, d *dialIn) (*peer, []byte, *live, credential.Admission, error) {
 	none := credential.Admission{}
 	deadline := time.Now().Add(s.cfg.Handshake)
 	if err := raw.SetDeadline(deadline); err != nil {
@@ -119,14 +123,18 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, d *dialIn) (*peer,
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 
-	conn, pinned, err := s.secure(ctx, raw)
+	conn, pinned, err := s.secure(ctx, &listening{Conn: raw, slot: slot})
 	if err != nil {
 		return nil, nil, nil, none, fmt.Errorf("shaking hands: %w", err)
 	}
 	hello, rest, err := wire.ReadHello(conn)
+	malformed := errors.Is(err, wire.ErrHello) || errors.Is(err, wire.ErrHelloTooLong)
+	if (err == nil || malformed) && !slot.heard() {
+		return nil, nil, nil, none, errEvicted
+	}
 	if err != nil {
-		if errors.Is(err, wire.ErrHello) || errors.Is(err, wire.ErrHelloTooLong) {
-			s.answer(conn, []byte(wire.Refused))
+		if malformed {
+			s.refuse(ctx, conn, slot)
 			return nil, nil, nil, none, &credential.Refusal{Cause: credential.CauseMalformed}
 		}
 		return nil, nil, nil, none, fmt.Errorf("reading hello: %w", err)
@@ -158,7 +166,7 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, d *dialIn) (*peer,
 	d.Allocation, d.Epoch, d.Rank = adm.Allocation, adm.Epoch, adm.Rank
 	if err != nil {
 		if refusal := (*credential.Refusal)(nil); errors.As(err, &refusal) {
-			s.answer(conn, []byte(wire.Refused))
+			s.refuse(ctx, conn, slot)
 		}
 		return nil, nil, nil, none, err
 	}
@@ -218,8 +226,25 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// answer writes a refusal; whether it arrives is the peer's affair.
-func (s *Server) answer(c net.Conn, line []byte) { _, _ = c.Write(line) }
+// refuse answers a refused credential. Every one costs its source a growing delay, which takes nobody's place: the peer
+// is parked meanwhile. It is the same for every cause and ends well before the handshake's deadline; whether the answer
+// arrives is the peer's affair.
+func (s *Server) refuse(ctx context.Context, c net.Conn, slot *slot) {
+	now := time.Now()
+	if wait := s.delays.next(slot.src.addr, now); wait > 0 {
+		if deadline, ok := ctx.Deadline(); ok {
+			wait = min(wait, deadline.Sub(now)/2)
+		}
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-slot.park():
+		case <-ctx.Done():
+		}
+	}
+	_, _ = c.Write([]byte(wire.Refused))
+}
 
 // refused counts and records a dial-in that came to nothing.
 func (s *Server) refused(d dialIn, err error) {
@@ -228,6 +253,9 @@ func (s *Server) refused(d dialIn, err error) {
 	case errors.As(err, &refusal):
 		d.Verdict, d.Cause = "refused", refusal.Cause
 		s.counters.reject(refusal.Cause)
+	case errors.Is(err, errEvicted):
+		d.Verdict = "evicted"
+		s.counters.evicted.Add(1)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		d.Verdict = "timeout"
 		s.counters.timedOut.Add(1)

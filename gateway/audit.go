@@ -53,7 +53,7 @@ func (a *Audit) Close() error { return a.out.close() }
 // dialIn is what is recorded of one connection of an agent.
 type dialIn struct {
 	Source     netip.AddrPort
-	Verdict    string // accepted, refused, busy, source, timeout, closed, unanswered
+	Verdict    string // accepted, refused, busy, source, evicted, timeout, closed, unanswered
 	Cause      string
 	Allocation string
 	Epoch      int64

@@ -10,7 +10,7 @@ import (
 
 // counters of admission, each its own, since the gateway was made.
 type counters struct {
-	accepted, refusedBusy, refusedSource, timedOut, reaped, resumed, duplicateRank atomic.Uint64
+	accepted, refusedBusy, refusedSource, evicted, timedOut, reaped, resumed, duplicateRank atomic.Uint64
 
 	mu       sync.Mutex
 	rejected map[string]uint64
@@ -31,7 +31,7 @@ func (c *counters) snapshot(s *slots) api.Handshakes {
 	c.mu.Unlock()
 	return api.Handshakes{
 		Bound: s.bound, InUse: s.inUse(), Accepted: c.accepted.Load(), Rejected: rejected,
-		RefusedBusy: c.refusedBusy.Load(), RefusedSource: c.refusedSource.Load(), TimedOut: c.timedOut.Load(),
-		Reaped: c.reaped.Load(), Resumed: c.resumed.Load(), DuplicateRank: c.duplicateRank.Load(),
+		RefusedBusy: c.refusedBusy.Load(), RefusedSource: c.refusedSource.Load(), Evicted: c.evicted.Load(),
+		TimedOut: c.timedOut.Load(), Reaped: c.reaped.Load(), Resumed: c.resumed.Load(), DuplicateRank: c.duplicateRank.Load(),
 	}
 }

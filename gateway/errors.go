@@ -13,3 +13,6 @@ var errUndecided = errors.New("whether this epoch has begun can't be told yet")
 
 // errStopping closes a connection unanswered while the gateway stops.
 var errStopping = errors.New("the gateway is stopping")
+
+// errEvicted is of a pending peer whose slot somebody else needed; its connection is closed.
+var errEvicted = errors.New("evicted: another source needed the slot")

@@ -76,6 +76,7 @@ type Server struct {
 	jobs     Canceller
 	poke     func() // asks for an observation soon
 	slots    *slots
+	delays   delays
 	counters counters
 	logBytes *budget
 

@@ -50,34 +50,6 @@ func TestGangAsWideAsTheBound(t *testing.T) {
 	r.noSlotTaken()
 }
 
-func TestSlots(t *testing.T) {
-	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	local4, local6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
-	s := newSlots(8, 2)
-	for range 4 {
-		require.Equal(t, slotTaken, s.take(a), "the rule of sources rests while half the slots are free")
-	}
-	assert.Equal(t, slotSource, s.take(a))
-	assert.Equal(t, slotTaken, s.take(b))
-	assert.Equal(t, slotTaken, s.take(b))
-	assert.Equal(t, slotSource, s.take(b))
-	assert.Equal(t, slotTaken, s.take(local4))
-	assert.Equal(t, slotTaken, s.take(local6))
-	assert.Equal(t, slotBusy, s.take(local4), "the whole bound holds for everybody")
-	assert.Equal(t, 8, s.inUse())
-
-	for range 4 {
-		s.give(a)
-	}
-	assert.Equal(t, slotSource, s.take(b))
-	s.give(b)
-	s.give(b)
-	s.give(local4)
-	s.give(local6)
-	assert.Zero(t, s.inUse())
-	assert.Empty(t, s.bySource, "no source is remembered without a slot")
-}
-
 // flaky is a listener whose Accept fails a few times first.
 type flaky struct {
 	net.Listener

@@ -57,6 +57,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count(m.handshakes, float64(h.Accepted), "accepted", "")
 	count(m.handshakes, float64(h.RefusedBusy), "busy", "")
 	count(m.handshakes, float64(h.RefusedSource), "source", "")
+	count(m.handshakes, float64(h.Evicted), "evicted", "")
 	count(m.handshakes, float64(h.TimedOut), "timeout", "")
 	for cause, n := range h.Rejected {
 		count(m.handshakes, float64(n), "refused", cause)

@@ -14,6 +14,6 @@ func TestMetricsLint(t *testing.T) {
 	problems, err := testutil.CollectAndLint(newMetrics(s))
 	require.NoError(t, err)
 	require.Empty(t, problems)
-	require.Equal(t, 5, testutil.CollectAndCount(newMetrics(s), "openai4s_handshakes_total"))
+	require.Equal(t, 6, testutil.CollectAndCount(newMetrics(s), "openai4s_handshakes_total"))
 	require.Equal(t, 1, testutil.CollectAndCount(newMetrics(s), "openai4s_admitting"))
 }

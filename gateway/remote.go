@@ -166,14 +166,19 @@ var (
 	errRemoteSource = errors.New("too many callers of one address at a time")
 )
 
-func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.AddrPort) (*remoteConn, error) {
-	switch r.slots.take(source.Addr()) {
+func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.AddrPort) (known *remoteConn, err error) {
+	slot, verdict := r.slots.take(raw, source.Addr())
+	switch verdict {
 	case slotBusy:
 		return nil, errRemoteBusy
 	case slotSource:
 		return nil, errRemoteSource
 	}
-	defer r.slots.give(source.Addr())
+	defer func() {
+		if slot.give() && err != nil {
+			err = errEvicted // whatever the closed connection made of it
+		}
+	}()
 	deadline := time.Now().Add(r.srv.cfg.Handshake)
 	if err := raw.SetDeadline(deadline); err != nil {
 		return nil, fmt.Errorf("setting the deadline: %w", err)
@@ -181,7 +186,7 @@ func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.Addr
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 
-	conn := tls.Server(raw, r.tls)
+	conn := tls.Server(&listening{Conn: raw, slot: slot}, r.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("shaking hands: %w", err)
 	}
@@ -201,6 +206,9 @@ func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.Addr
 	payload, err := api.RemotePayload(conn.ConnectionState())
 	if err != nil {
 		return nil, err
+	}
+	if !slot.heard() {
+		return nil, errEvicted
 	}
 	// The caller becomes somebody here.
 	who, err := r.munge.verify(ctx, line[:len(line)-1], payload)
@@ -241,6 +249,8 @@ func (r *remotes) refused(source netip.AddrPort, err error) {
 		verdict, cause = "busy", ""
 	case errors.Is(err, errRemoteSource):
 		verdict, cause = "source", ""
+	case errors.Is(err, errEvicted):
+		verdict, cause = "evicted", ""
 	case errors.Is(err, errMungeDown):
 		verdict = "unavailable"
 		r.mungeDown(err)

@@ -179,6 +179,7 @@ type Handshakes struct {
 	Rejected      map[string]uint64 `json:"rejected,omitempty"` // by cause
 	RefusedBusy   uint64            `json:"refused_busy"`
 	RefusedSource uint64            `json:"refused_source"`
+	Evicted       uint64            `json:"evicted"`
 	TimedOut      uint64            `json:"timed_out"`
 	Reaped        uint64            `json:"reaped"`
 	Resumed       uint64            `json:"resumed"`
