@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/internal/munge"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	remotePerSource = 32
 	// remoteIdle is how long a connection without a request is kept; the client drops it earlier.
 	remoteIdle = 5 * time.Minute
-	// mungeDownEvery is how often the log says that MUNGE is down.
-	mungeDownEvery = time.Minute
 )
 
 // remoteConn is a control connection over TCP whose caller is known.
@@ -48,10 +47,9 @@ type remotes struct {
 	close func() error
 	tasks sync.WaitGroup
 
-	mu       sync.Mutex
-	pending  map[net.Conn]bool
-	closed   bool
-	downSaid time.Time
+	mu      sync.Mutex
+	pending map[net.Conn]bool
+	closed  bool
 }
 
 // Remotes makes of a TCP listener one for ServeControl: TLS under the agents' key, then the caller's MUNGE credential,
@@ -193,7 +191,7 @@ func (r *remotes) handshake(ctx context.Context, raw net.Conn, source netip.Addr
 	if conn.ConnectionState().NegotiatedProtocol != api.RemoteProtocol {
 		return nil, &badMunge{cause: "another protocol"}
 	}
-	in := bufio.NewReaderSize(conn, api.MaxMunge+1)
+	in := bufio.NewReaderSize(conn, munge.Max+1)
 	line, err := in.ReadSlice('\n')
 	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, fmt.Errorf("reading the credential: %w", err)
@@ -253,25 +251,11 @@ func (r *remotes) refused(source netip.AddrPort, err error) {
 		verdict, cause = "evicted", ""
 	case errors.Is(err, errMungeDown):
 		verdict = "unavailable"
-		r.mungeDown(err)
+		r.munge.sayDown(r.srv.log, err, "callers over TCP are refused: look at munged on this host")
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		verdict, cause = "timeout", ""
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
 		verdict, cause = "closed", ""
 	}
 	r.srv.audit.remote(source, verdict, cause, nil)
-}
-
-// mungeDown tells the log now and then that nobody is let in.
-func (r *remotes) mungeDown(err error) {
-	r.mu.Lock()
-	now := time.Now()
-	say := now.Sub(r.downSaid) > mungeDownEvery
-	if say {
-		r.downSaid = now
-	}
-	r.mu.Unlock()
-	if say {
-		r.srv.log.Error().Err(err).Msg("callers over TCP are refused: look at munged on this host")
-	}
 }

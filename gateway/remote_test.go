@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/openai4s/hpc/gateway/api"
+	"github.com/openai4s/hpc/internal/munge"
 	"github.com/openai4s/hpc/scheduler"
 )
 
@@ -250,7 +251,7 @@ func TestStrangersOverTCP(t *testing.T) {
 		{"a request", "GET /v1/info HTTP/1.1\r\nHost: x\r\n\r\n", "malformed"},
 		{"an empty line", "\n", "malformed"},
 		{"no base64", "MUNGE:$(id):\n", "malformed"},
-		{"a line without end", "MUNGE:" + strings.Repeat("A", api.MaxMunge), "malformed"},
+		{"a line without end", "MUNGE:" + strings.Repeat("A", munge.Max), "malformed"},
 		{"a request behind the credential", "MUNGE:YQ==:\nGET /v1/info HTTP/1.1\r\n\r\n", "malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,10 +9,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/openai4s/hpc/gateway/api"
+	"github.com/rs/zerolog"
+
 	"github.com/openai4s/hpc/internal/capped"
+	"github.com/openai4s/hpc/internal/munge"
 )
 
 // What unmunge ends with. Every other code says that it had no opinion: its daemon is down, or the call was wrong.
@@ -28,6 +31,8 @@ const (
 	unmungeAtATime    = 8
 	unmungeTimeout    = 5 * time.Second
 	unmungeExitsAfter = time.Second // once its pipes are to be closed
+	// mungeDownEvery is how often the log says that MUNGE is down.
+	mungeDownEvery = time.Minute
 )
 
 // errMungeDown: MUNGE can't say whether a credential is good. Nobody is let in.
@@ -45,6 +50,9 @@ func (b *badMunge) Error() string { return "the MUNGE credential was refused: " 
 type unmunger struct {
 	command string
 	slots   chan struct{}
+
+	mu       sync.Mutex
+	downSaid time.Time
 }
 
 func newUnmunger(command string) *unmunger {
@@ -54,12 +62,26 @@ func newUnmunger(command string) *unmunger {
 	return &unmunger{command: command, slots: make(chan struct{}, unmungeAtATime)}
 }
 
+// sayDown tells the log now and then what MUNGE's silence means.
+func (u *unmunger) sayDown(log zerolog.Logger, err error, text string) {
+	u.mu.Lock()
+	now := time.Now()
+	say := now.Sub(u.downSaid) > mungeDownEvery
+	if say {
+		u.downSaid = now
+	}
+	u.mu.Unlock()
+	if say {
+		log.Error().Err(err).Msg(text)
+	}
+}
+
 // metadata are the keys that are asked for.
 const metadata = "STATUS,ENCODE_HOST,TTL,UID,GID,LENGTH"
 
 // verify tells whose a credential is. It must have been made for this connection: its payload says so.
 func (u *unmunger) verify(ctx context.Context, line, payload []byte) (caller, error) {
-	if !api.IsMunge(line) {
+	if !munge.Is(line) {
 		return caller{}, &badMunge{cause: "malformed"}
 	}
 	select {
@@ -93,7 +115,7 @@ func (u *unmunger) verify(ctx context.Context, line, payload []byte) (caller, er
 func verdictOf(code int, text string) error {
 	switch {
 	case code == mungeExpired, code == mungeRewound:
-		return &badMunge{cause: "expired", hint: fmt.Sprintf("the clocks of this host and of the gateway's may be %s or more apart", api.MungeTTL)}
+		return &badMunge{cause: "expired", hint: fmt.Sprintf("the clocks of this host and of the gateway's may be %s or more apart", munge.TTL)}
 	case code == mungeReplayed:
 		return &badMunge{cause: "replayed"}
 	case code == mungeBadLength, code >= mungeBadFirst && code <= mungeBadLast:
@@ -129,7 +151,7 @@ func readMunge(out, payload []byte) (caller, error) {
 		return caller{}, fmt.Errorf("%w: what unmunge printed can't be read", errMungeDown)
 	case status != 0:
 		return caller{}, verdictOf(int(status), "unmunge says status "+values["STATUS"]+" and ended with 0")
-	case time.Duration(ttl)*time.Second > api.MungeTTL:
+	case time.Duration(ttl)*time.Second > munge.TTL:
 		return caller{}, &badMunge{cause: "lives too long"}
 	case subtle.ConstantTimeCompare(body, payload) != 1:
 		return caller{}, &badMunge{cause: "made for another connection"}

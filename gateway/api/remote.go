@@ -2,7 +2,6 @@ package api
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -14,32 +13,25 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/openai4s/hpc/internal/capped"
+	"github.com/openai4s/hpc/internal/munge"
 )
 
 // A control connection over TCP begins so: TLS 1.3 whose server key the client has pinned; one line with a MUNGE
 // credential, whose payload is made of the connection's own keys; one line as answer, {"ok":true} or {"error":…}. HTTP
 // follows, as on the socket.
-const (
-	// RemoteProtocol is the application protocol of these connections. The agents' listener, which has the same key,
-	// doesn't speak it.
-	RemoteProtocol = "openai4s-control/1"
-	// MungeTTL is how long a credential may be on its way, and how far two hosts' clocks may differ.
-	MungeTTL = 60 * time.Second
-	// MaxMunge bounds a credential's line.
-	MaxMunge = 4 << 10
-)
+//
+// RemoteProtocol is the application protocol of these connections. The agents' listener, which has the same key,
+// doesn't speak it.
+const RemoteProtocol = "openai4s-control/1"
 
 var (
 	// ErrWrongKey is returned by DialRemote where the other end has none of the pinned keys.
 	ErrWrongKey = errors.New("its key is none of those that the site file names")
 	// ErrMunge is returned where this host makes no MUNGE credential. It is an ErrNobody too.
-	ErrMunge = errors.New("this host's MUNGE makes no credential")
+	ErrMunge = munge.ErrNone
 )
 
 // Remote is a gateway on another host.
@@ -52,8 +44,6 @@ type Remote struct {
 const (
 	// helloTimeout bounds everything from TLS to the answer.
 	helloTimeout = 30 * time.Second
-	// mungeTimeout bounds the command.
-	mungeTimeout = 10 * time.Second
 	// idleFor is how long an idle connection is kept; the gateway keeps it longer.
 	idleFor = time.Minute
 	// maxHelloAnswer bounds the answer's line.
@@ -96,7 +86,10 @@ func (r Remote) hello(ctx context.Context, raw net.Conn) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	credential, err := r.munge(ctx, payload)
+	credential, err := munge.Make(ctx, r.Munge, payload)
+	if errors.Is(err, ErrMunge) {
+		return nil, fmt.Errorf("%w: %w", ErrNobody, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -161,54 +154,4 @@ func RemotePayload(s tls.ConnectionState) ([]byte, error) {
 		return nil, fmt.Errorf("binding the credential to the connection: %w", err)
 	}
 	return []byte(RemoteProtocol + " " + hex.EncodeToString(keys)), nil
-}
-
-// munge has this host's MUNGE say who asks. The credential goes through pipes, never through arguments.
-func (r Remote) munge(ctx context.Context, payload []byte) ([]byte, error) {
-	name := r.Munge
-	if name == "" {
-		name = "munge"
-	}
-	ctx, cancel := context.WithTimeout(ctx, mungeTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, fmt.Sprintf("--ttl=%d", int(MungeTTL.Seconds())))
-	cmd.WaitDelay = time.Second
-	cmd.Stdin = bytes.NewReader(payload)
-	out, words := capped.Buffer{Most: MaxMunge + 1}, capped.Buffer{Most: 500}
-	cmd.Stdout, cmd.Stderr = &out, &words
-	err := cmd.Run()
-	switch {
-	case ctx.Err() == context.DeadlineExceeded:
-		return nil, noMunge(fmt.Sprintf("%s gave no answer within %s", name, mungeTimeout))
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, noMunge(fmt.Sprintf("%s: %v: %s", name, err, line(words.String())))
-	}
-	credential := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-	if !IsMunge(credential) {
-		return nil, noMunge(name + " printed something else")
-	}
-	return credential, nil
-}
-
-func noMunge(why string) error { return fmt.Errorf("%w: %w: %s", ErrNobody, ErrMunge, why) }
-
-// IsMunge tells whether a text has the form of a credential: MUNGE:base64:.
-func IsMunge(b []byte) bool {
-	text, ok := bytes.CutPrefix(b, []byte("MUNGE:"))
-	text, ends := bytes.CutSuffix(text, []byte(":"))
-	return ok && ends && len(text) > 0 && len(b) <= MaxMunge && !bytes.ContainsFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '+' || r == '/' || r == '=')
-	})
-}
-
-// line is a text on one line, with what a terminal would act on replaced.
-func line(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.TrimSpace(text))
 }
