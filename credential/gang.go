@@ -20,6 +20,8 @@ type Gang struct {
 	TLS          bool
 	Pins         []string
 	DialTimeout  time.Duration
+	Attest       string // bundle.AttestMunge, or "" for not at all
+	Munge        string // path of the munge command on the nodes; "": that of the PATH
 }
 
 // IssueGang issues one credential for every rank. It returns the bundle file's bytes and the credential lines, in rank
@@ -38,6 +40,7 @@ func (g *Gatekeeper) IssueGang(ctx context.Context, o Gang) (file []byte, lines 
 	h := bundle.Header{
 		Format: bundle.Format, Workload: o.Workload, Allocation: o.Allocation, Epoch: o.Epoch, Size: o.Size, RanksPerNode: o.RanksPerNode,
 		Addresses: o.Addresses, TLS: "off", Pins: o.Pins, DialTimeout: o.DialTimeout.String(),
+		Attest: o.Attest, Munge: o.Munge,
 	}
 	if o.TLS {
 		h.TLS = "on"

@@ -161,6 +161,9 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, slot *slot, d *dia
 		if l = s.byAllocation(c.Allocation); l == nil {
 			return credential.Scope{}, &credential.Refusal{Cause: credential.CauseUnknownAllocation}
 		}
+		if err := s.attest(ctx, conn, hello, c, l, d); err != nil {
+			return credential.Scope{}, err
+		}
 		return l.judge(c, hello.Agent)
 	})
 	d.Allocation, d.Epoch, d.Rank = adm.Allocation, adm.Epoch, adm.Rank

@@ -55,6 +55,7 @@ type dialIn struct {
 	Source     netip.AddrPort
 	Verdict    string // accepted, refused, busy, source, evicted, timeout, closed, unanswered
 	Cause      string
+	Attest     string // what is wrong with the attestation
 	Allocation string
 	Epoch      int64
 	Rank       int
@@ -71,6 +72,9 @@ func (a *Audit) dialIn(d dialIn) {
 	e := a.log.Log().Time("time", now.UTC()).Str("event", "dial_in").Str("source", d.Source.String()).Str("verdict", d.Verdict)
 	if d.Cause != "" {
 		e = e.Str("cause", d.Cause)
+	}
+	if d.Attest != "" {
+		e = e.Str("attest", d.Attest)
 	}
 	if d.Allocation != "" {
 		e = e.Str("allocation", d.Allocation).Int64("epoch", d.Epoch).Int("rank", d.Rank)

@@ -143,6 +143,7 @@ func (s *Server) bundles(ctx context.Context, r *record) (api.Created, error) {
 		file, lines, err := s.gate.IssueGang(ctx, credential.Gang{
 			Workload: string(r.ID), Allocation: string(a.ID), Epoch: epoch, Size: r.Request.Size(), RanksPerNode: r.Request.RanksPerNode,
 			Expires: a.Expires, Addresses: s.cfg.Addresses, TLS: s.cfg.TLSMode != "off", Pins: s.pins(), DialTimeout: s.cfg.DialTimeout,
+			Attest: s.cfg.Attest, Munge: s.cfg.Munge,
 		})
 		if err != nil {
 			return api.Created{}, err

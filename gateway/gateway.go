@@ -40,6 +40,9 @@ type Config struct {
 	TLS             *tls.Config
 	TLSMode         string // required | optional | off
 	Pins            []string
+	Attest          string   // how ranks show whose they are: AttestMunge, or "" for not at all
+	Munge           string   // path of munge on the nodes; "": that of the PATH
+	Unmunge         string   // path of unmunge on this host, likewise
 	Addresses       []string // advertised to agents, host:port
 	DialTimeout     time.Duration
 	OrphanTTL       time.Duration
@@ -77,6 +80,7 @@ type Server struct {
 	poke     func() // asks for an observation soon
 	slots    *slots
 	delays   delays
+	attester *unmunger // of ranks; callers over TCP have their own, and wait for no gang
 	counters counters
 	logBytes *budget
 
@@ -118,13 +122,16 @@ type Parts struct {
 
 // New recovers every live workload from the store.
 func New(cfg Config, p Parts) (*Server, error) {
+	if err := checkAttest(cfg); err != nil {
+		return nil, err
+	}
 	sealer, err := newSealer(p.KeyDir)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
 		cfg: cfg, gate: p.Gate, fence: p.Gate.Fence, store: p.Store, sealer: sealer, audit: p.Audit, log: p.Log, jobs: p.Jobs, poke: p.Poke,
-		slots: newSlots(cfg.Pending, cfg.PerSource), logBytes: newBudget(logTotal), background: p.Lifetime,
+		slots: newSlots(cfg.Pending, cfg.PerSource), attester: newUnmunger(cfg.Unmunge), logBytes: newBudget(logTotal), background: p.Lifetime,
 		live: map[scheduler.WorkloadID]*live{}, past: map[scheduler.WorkloadID]*live{}, byAlloc: map[scheduler.AllocationID]*live{},
 		conns: map[net.Conn]bool{}, reserved: map[int]share{}, open: newConnections(cfg.MaxLive),
 	}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	MaxRanks = 1 << 20
 
 	maxPins = 2
+
+	// AttestMunge in a header: the gateway wants a MUNGE credential in the hello, as gateway/wire says.
+	AttestMunge = "munge"
 )
 
 // Header is the bundle's first 4096 bytes, as JSON padded with NUL.
@@ -42,6 +46,8 @@ type Header struct {
 	TLS          string   `json:"tls"`       // on | off
 	Pins         []string `json:"pins"`      // "sha256:" + hex of the certificate's SubjectPublicKeyInfo; at most two
 	DialTimeout  string   `json:"dial_timeout"`
+	Attest       string   `json:"attest,omitempty"` // how ranks say whose they are: AttestMunge, or "" for not at all
+	Munge        string   `json:"munge,omitempty"`  // path of the munge command on the nodes; "": that of the PATH
 }
 
 // check says what an agent couldn't work with.
@@ -68,6 +74,14 @@ func (h Header) check() error {
 		return fmt.Errorf("%w: tls is on and no pin says whom to trust", ErrFormat)
 	case len(h.Pins) > maxPins:
 		return fmt.Errorf("%w: %d pins, at most %d", ErrFormat, len(h.Pins), maxPins)
+	}
+	switch {
+	case h.Attest != "" && h.Attest != AttestMunge:
+		return fmt.Errorf("%w: attest %.40q is not known to this version; is it older than the gateway?", ErrFormat, h.Attest)
+	case h.Attest != "" && h.TLS != "on":
+		return fmt.Errorf("%w: an attestation is asked for and tls is off", ErrFormat)
+	case h.Munge != "" && !filepath.IsAbs(h.Munge):
+		return fmt.Errorf("%w: munge %.80q is not an absolute path", ErrFormat, h.Munge)
 	}
 	for _, pin := range h.Pins {
 		digest, ok := strings.CutPrefix(pin, "sha256:")

@@ -86,6 +86,21 @@ func TestWriteThenRead(t *testing.T) {
 	require.Len(t, left, 1, "no temporary file stays")
 }
 
+// What older agents don't know of, they pass over.
+func TestAttestationInTheHeader(t *testing.T) {
+	h := header(1)
+	h.Attest, h.Munge = AttestMunge, "/opt/munge/bin/munge"
+	data, err := Encode(h, lines(1))
+	require.NoError(t, err)
+	got, err := ReadHeader(written(t, data))
+	require.NoError(t, err)
+	require.Equal(t, h, got)
+	newer := bytes.Replace(data[:HeaderSize:HeaderSize], []byte(`"attest"`), []byte(`"future"`), 1)
+	got, err = decodeHeader(newer)
+	require.NoError(t, err)
+	require.Empty(t, got.Attest)
+}
+
 func TestWriteIgnoresUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "new", "gang-2.bundle")
@@ -122,6 +137,9 @@ func TestEncodeRefuses(t *testing.T) {
 		{"short pin", func(h *Header) { h.Pins = []string{pin[:20]} }, nil, "64 hex"},
 		{"dial timeout", func(h *Header) { h.DialTimeout = "soon" }, nil, "soon"},
 		{"dial timeout zero", func(h *Header) { h.DialTimeout = "0s" }, nil, "dial_timeout"},
+		{"attestation of another kind", func(h *Header) { h.Attest = "tpm" }, nil, "older than the gateway"},
+		{"attestation without TLS", func(h *Header) { h.Attest, h.TLS = AttestMunge, "off" }, nil, "tls is off"},
+		{"munge by name", func(h *Header) { h.Attest, h.Munge = AttestMunge, "munge" }, nil, "absolute"},
 		{"header too long", func(h *Header) { h.Addresses = []string{strings.Repeat("a", HeaderSize)} }, nil, "shorten"},
 		{"header not UTF-8", func(h *Header) { h.Workload = "\xff" }, nil, "UTF-8"},
 		{"a line short", nil, func(l [][]byte) [][]byte { return l[1:] }, "1 lines for 2 ranks"},

@@ -28,6 +28,8 @@ type Agent struct {
 	LocalRank int    `json:"local_rank"`
 	NodeRank  int    `json:"node_rank"`
 	FreePort  int    `json:"free_port"` // a TCP port that was free on the node
+	// Attest is a MUNGE credential that says whose process this is: AttestPayload. Only where the bundle asks for it.
+	Attest string `json:"attest,omitempty"`
 }
 
 // AttemptSecret decodes the attempt secret.
@@ -99,12 +101,15 @@ func parseAgent(line []byte) (*Agent, error) {
 	if len(h.Agent.Job) > maxName || len(h.Agent.Host) > maxName || len(h.Agent.Address) > maxName || len(h.Agent.Version) > maxName {
 		return nil, fmt.Errorf("%w: a name is over %d bytes", ErrHello, maxName)
 	}
+	if len(h.Agent.Attest) > MaxAttest {
+		return nil, fmt.Errorf("%w: an attestation of over %d bytes", ErrHello, MaxAttest)
+	}
 	return h.Agent, nil
 }
 
 // AppendHello adds an agent's announcement to a credential line (one JSON object) and ends it with a newline.
 func AppendHello(credential []byte, a Agent) ([]byte, error) {
-	c := bytes.TrimRight(credential, " \t\r\n")
+	c := trimmed(credential)
 	if len(c) < 2 || c[0] != '{' || c[len(c)-1] != '}' || !jsontext.Value(c).IsValid() {
 		return nil, fmt.Errorf("%w: the credential is not one JSON object", ErrHello)
 	}
@@ -114,7 +119,7 @@ func AppendHello(credential []byte, a Agent) ([]byte, error) {
 	}
 	out := make([]byte, 0, len(c)+len(m)+16)
 	out = append(out, c[:len(c)-1]...)
-	out = append(out, `, "agent": `...)
+	out = append(out, agentMember...)
 	out = append(out, m...)
 	out = append(out, "}\n"...)
 	if len(out) > MaxHello {

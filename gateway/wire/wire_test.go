@@ -66,6 +66,8 @@ func TestReadHello(t *testing.T) {
 		{"a short attempt", with(func(a *Agent) { a.Attempt = "00" }), ErrHello, false},
 		{"an attempt that is no hex", with(func(a *Agent) { a.Attempt = strings.Repeat("z", 64) }), ErrHello, false},
 		{"a long name", with(func(a *Agent) { a.Host = strings.Repeat("h", 1025) }), ErrHello, false},
+		{"an attestation as long as may be", with(func(a *Agent) { a.Attest = strings.Repeat("A", MaxAttest) }), nil, true},
+		{"a longer one", with(func(a *Agent) { a.Attest = strings.Repeat("A", MaxAttest+1) }), ErrHello, false},
 		{"twice", `{"agent": null, "agent": null}` + "\n", ErrHello, false},
 		{"the wrong type", `{"agent": 7}` + "\n", ErrHello, false},
 		{"deep", `{"agent": ` + strings.Repeat("[", 30000) + strings.Repeat("]", 30000) + "}\n", ErrHello, false},
