@@ -235,8 +235,8 @@ func TestAttestationWithinTheDeadline(t *testing.T) {
 
 // A whole gang at once gets through, a few attestations at a time.
 func TestGangAttests(t *testing.T) {
-	r, n := attesting(t, func(c *Config) { c.Handshake = 30 * time.Second })
-	const size = 40
+	r, n := attesting(t, func(c *Config) { c.Handshake = time.Minute })
+	const size = 2 * unmungeAtATime
 	w := r.create(size)
 	me := n.as(os.Getuid())
 	var wg sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -90,6 +91,7 @@ type rank struct {
 	credential []byte // that is presented next
 	attempt    string
 	freePort   int
+	noMunge    sync.Once // that MUNGE doesn't answer is said once
 
 	link     *link
 	current  atomic.Pointer[link] // the same, for the output's goroutines
@@ -209,7 +211,7 @@ func (r *rank) prepare() error {
 		return fmt.Errorf("reading the bundle: dial_timeout: %w", err)
 	}
 	r.dialEnd = time.Now().Add(wait)
-	return nil
+	return r.canAttest()
 }
 
 // findFreePort finds a TCP port that is free on this node; 0 where none can be had.
@@ -233,8 +235,10 @@ func (r *rank) startDial() {
 		ctx, cancel = context.WithDeadlineCause(r.ctx, r.dialEnd, fmt.Errorf("gave up after %s", r.head.DialTimeout))
 	}
 	r.dialling, r.stopDial = true, cancel
-	line := r.credential
-	d := &dialer{head: r.head, wait: r.redialWait(), hello: func(local net.Addr) ([]byte, error) { return r.hello(line, local) }}
+	line, attest := r.credential, r.attests()
+	d := &dialer{head: r.head, wait: r.redialWait(), hello: func(ctx context.Context, conn net.Conn) ([]byte, error) {
+		return r.hello(ctx, line, attest, conn)
+	}}
 	go func() {
 		a, err := d.dial(ctx)
 		r.dialled <- dialResult{a, err}
@@ -253,15 +257,21 @@ func (r *rank) redialWait() time.Duration {
 	return min(firstPause<<min(r.short, 16), longestPause)
 }
 
-func (r *rank) hello(credential []byte, local net.Addr) ([]byte, error) {
-	address := ""
-	if t, ok := local.(*net.TCPAddr); ok {
-		address = t.IP.String()
-	}
-	return wire.AppendHello(credential, wire.Agent{
-		Protocol: wire.Protocol, Version: r.Version, Attempt: r.attempt, Job: r.Job, Host: r.Host, Address: address,
+func (r *rank) hello(ctx context.Context, credential []byte, attest bool, conn net.Conn) ([]byte, error) {
+	a := wire.Agent{
+		Protocol: wire.Protocol, Version: r.Version, Attempt: r.attempt, Job: r.Job, Host: r.Host,
 		LocalRank: r.LocalRank, NodeRank: r.NodeRank, FreePort: r.freePort,
-	})
+	}
+	if t, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+		a.Address = t.IP.String()
+	}
+	if attest {
+		var err error
+		if a.Attest, err = r.attestation(ctx, credential, conn); err != nil {
+			return nil, err
+		}
+	}
+	return wire.AppendHello(credential, a)
 }
 
 func (r *rank) dialledIn(d dialResult) {

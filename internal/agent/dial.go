@@ -36,7 +36,7 @@ const (
 type dialer struct {
 	head  bundle.Header
 	wait  time.Duration // before the first try
-	hello func(local net.Addr) ([]byte, error)
+	hello func(ctx context.Context, conn net.Conn) ([]byte, error)
 }
 
 // admitted is a connection whose credential was accepted.
@@ -120,7 +120,6 @@ func (d *dialer) try(ctx context.Context, address string) (a admitted, err error
 			raw.Close()
 		}
 	}()
-	local := raw.LocalAddr()
 	if d.head.TLS == "on" {
 		t := tls.Client(raw, pinned(d.head.Pins))
 		if err := t.HandshakeContext(ctx); err != nil {
@@ -128,7 +127,7 @@ func (d *dialer) try(ctx context.Context, address string) (a admitted, err error
 		}
 		conn = t
 	}
-	hello, err := d.hello(local)
+	hello, err := d.hello(ctx, conn)
 	if err != nil {
 		return a, err
 	}

@@ -96,7 +96,7 @@ func admit(c net.Conn) {
 func dialerTo(addresses ...string) *dialer {
 	return &dialer{
 		head:  bundle.Header{Addresses: addresses, TLS: "off"},
-		hello: func(net.Addr) ([]byte, error) { return []byte("{}\n"), nil },
+		hello: func(context.Context, net.Conn) ([]byte, error) { return []byte("{}\n"), nil },
 	}
 }
 

@@ -74,14 +74,20 @@ func newFake(t testing.TB, ranks int) *fake {
 	}
 	f.open("127.0.0.1:0")
 	f.head.Addresses = []string{f.ln.Addr().String()}
-	lines := make([][]byte, ranks)
+	f.write()
+	return f
+}
+
+// write writes the bundle.
+func (f *fake) write() {
+	f.t.Helper()
+	lines := make([][]byte, f.head.Size)
 	for r := range lines {
 		lines[r] = fmt.Appendf(nil, `{"rank": %d, "nonce": "first"}`, r)
 	}
 	data, err := bundle.Encode(f.head, lines)
-	require.NoError(t, err)
-	require.NoError(t, bundle.Write(f.bundle(), data))
-	return f
+	require.NoError(f.t, err)
+	require.NoError(f.t, bundle.Write(f.bundle(), data))
 }
 
 func (f *fake) bundle() string { return filepath.Join(f.run, "gang-0.bundle") }
