@@ -39,6 +39,7 @@ var siteEntries = []entry[Site]{
 	{"gateway.control_pins", "keys of the gateway that commands trust at host:port", func(s Site) string { return list(s.Gateway.ControlPins) }},
 	{"gateway.state_dir", "the gateway's store, key and audit log; empty: the user's own state folder", func(s Site) string { return quoted(s.Gateway.StateDir) }},
 	{"gateway.tls", "required, optional or off", func(s Site) string { return quoted(s.Gateway.TLS) }},
+	{"gateway.attest", "munge: every rank must show by MUNGE that it is its workload's owner's; none", func(s Site) string { return quoted(s.Gateway.Attest) }},
 	{"gateway.handshake_timeout", "how long a rank may take to authenticate, in all", func(s Site) string { return span(s.Gateway.HandshakeTimeout) }},
 	{"gateway.dial_timeout", "how long a rank tries to reach the gateway", func(s Site) string { return span(s.Gateway.DialTimeout) }},
 	{"gateway.pending_handshakes", "how many ranks may authenticate at a time", func(s Site) string { return strconv.Itoa(s.HandshakeBound()) }},

@@ -122,6 +122,28 @@ func TestLint(t *testing.T) {
 			assert.Contains(t, hit[0].Remedy, tc.remedies)
 		})
 	}
+	t.Run("attestation", func(t *testing.T) {
+		attest := slurmHead + "agent = \"" + program + "\"\n" + profileP + "[gateway]\n" + good + "attest = \"munge\" #!\n"
+		found := func(text string) []Finding {
+			s, err := load(write(t, text), env(), "")
+			require.NoError(t, err)
+			return s.Lint()
+		}
+		t.Setenv("PATH", dir)
+		all := found(attest)
+		require.Len(t, all, 2)
+		for i, says := range []string{"munge, which every compute node needs", "unmunge, which the gateway's host needs"} {
+			assert.Contains(t, all[i].Text, says)
+			assert.Equal(t, []any{SeverityWarning, "gateway.attest", markedLine(attest)}, []any{all[i].Severity, all[i].Key, all[i].Line})
+		}
+		named := strings.Replace(attest, "[profiles", "commands = { munge = \""+program+"\", unmunge = \"/no/such/unmunge\" }\n[profiles", 1)
+		all = found(named)
+		require.Len(t, all, 1)
+		assert.Equal(t, "site.commands.unmunge", all[0].Key)
+		all = found(strings.Replace(named, "/no/such/unmunge", program, 1) + "tls = \"optional\"\n")
+		require.Len(t, all, 1, "%v", all)
+		assert.Contains(t, all[0].Text, "workers without TLS can't attest and are refused")
+	})
 	t.Run("nothing to say", func(t *testing.T) {
 		s, err := load(write(t, slurmHead+"agent = \""+program+"\"\n"+profileP+"[gateway]\n"+good), env(), "")
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ func defaultGateway(system string) Gateway {
 		Control:          defaultControl,
 		StateDir:         defaultStateDir,
 		TLS:              "required",
+		Attest:           attestNone,
 		HandshakeTimeout: 30 * time.Second,
 		DialTimeout:      10 * time.Minute,
 		OrphanTTL:        15 * time.Minute,
@@ -62,6 +63,7 @@ type rawGateway struct {
 	ControlPins      []string           `toml:"control_pins"`
 	StateDir         *string            `toml:"state_dir"`
 	TLS              *string            `toml:"tls"`
+	Attest           *string            `toml:"attest"`
 	HandshakeTimeout *tomlfile.Duration `toml:"handshake_timeout"`
 	DialTimeout      *tomlfile.Duration `toml:"dial_timeout"`
 	Pending          int                `toml:"pending_handshakes"`

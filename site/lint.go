@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ func (s Site) Lint() []Finding {
 		l.shared()
 	}
 	l.security()
+	l.attest()
 	l.programs()
 	for _, name := range s.ProfileNames() {
 		l.profile(s.Profiles[name])
@@ -96,10 +98,10 @@ func (l *linter) security() {
 		l.add(SeverityWarning, "", "chmod go-w "+l.site.Path, "others than its owner may change %s", l.site.Path)
 	}
 	if l.site.Scheduler != local {
-		switch g.TLS {
-		case "off":
+		switch {
+		case g.TLS == "off":
 			l.add(SeverityWarning, "gateway.tls", `write tls = "required"`, "credentials and secrets cross the network in the clear")
-		case "optional":
+		case g.TLS == "optional" && !g.Attests():
 			l.add(SeverityNote, "gateway.tls", `write tls = "required" once no upstream worker dials in`, "workers that don't ask for TLS are served in the clear")
 		}
 	}
@@ -128,6 +130,24 @@ func (l *linter) security() {
 	}
 	if len(l.site.AllowEnv) > 0 {
 		l.add(SeverityNote, "site.allow_env", "", "jobs may set %s, which make programs run other code", strings.Join(l.site.AllowEnv, ", "))
+	}
+}
+
+// attest looks for what ranks and gateway need of MUNGE, on this host: others may differ.
+func (l *linter) attest() {
+	if !l.site.Gateway.Attests() {
+		return
+	}
+	for _, c := range []struct{ name, where string }{{"munge", "every compute node"}, {"unmunge", "the gateway's host"}} {
+		if l.site.Commands[c.name] != "" {
+			continue // programs looks for it
+		}
+		if _, err := exec.LookPath(c.name); err != nil {
+			l.add(SeverityWarning, "gateway.attest", "install MUNGE, or name the path in commands", "%s, which %s needs, isn't in the PATH of this host", c.name, c.where)
+		}
+	}
+	if l.site.Gateway.TLS == "optional" {
+		l.add(SeverityNote, "gateway.attest", `write tls = "required"`, "workers without TLS can't attest and are refused, whatever tls says")
 	}
 }
 

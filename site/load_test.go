@@ -59,7 +59,7 @@ func TestLoadEveryKey(t *testing.T) {
 	const day = 24 * time.Hour
 	assert.Equal(t, Gateway{
 		Listen: "0.0.0.0:8761", Advertise: []string{"head-ib0:8761", "[fd00::1]:8761"}, Control: "head:8762", ControlPins: []string{"sha256:" + strings.Repeat("ab", 32)}, StateDir: "/srv/openai4s",
-		TLS: "optional", HandshakeTimeout: 20 * time.Second, DialTimeout: 5 * time.Minute, Pending: 600, PerSource: 12, OrphanTTL: 20 * time.Minute,
+		TLS: "optional", Attest: "munge", HandshakeTimeout: 20 * time.Second, DialTimeout: 5 * time.Minute, Pending: 600, PerSource: 12, OrphanTTL: 20 * time.Minute,
 		RankLostAfter: 6 * time.Minute, CredentialTTL: 14 * day, AbsenceDeadline: 15 * time.Minute, Cancel: true, Admins: []string{"hpcadm"},
 		Metrics: "127.0.0.1:9761", HistoryTTL: 60 * day, MaxLive: 50, MaxCredentials: 5000,
 	}, s.Gateway)
@@ -84,7 +84,7 @@ func TestLoadDefaults(t *testing.T) {
 	assert.Empty(t, s.Commands)
 	assert.Empty(t, s.AllowEnv)
 	assert.Equal(t, Gateway{
-		Control: "/run/openai4s/control.sock", StateDir: "/var/lib/openai4s", TLS: "required", HandshakeTimeout: 30 * time.Second,
+		Control: "/run/openai4s/control.sock", StateDir: "/var/lib/openai4s", TLS: "required", Attest: "none", HandshakeTimeout: 30 * time.Second,
 		DialTimeout: 10 * time.Minute, OrphanTTL: 15 * time.Minute, RankLostAfter: 5 * time.Minute, CredentialTTL: 30 * day,
 		AbsenceDeadline: 10 * time.Minute, HistoryTTL: 30 * day, MaxLive: 1000, MaxCredentials: 1_000_000,
 	}, s.Gateway)

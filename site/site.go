@@ -47,6 +47,7 @@ type Gateway struct {
 	ControlPins      []string // keys that a gateway at host:port may have, "sha256:" + hex
 	StateDir         string   // "": none named; an embedded gateway has its own
 	TLS              string   // required | optional | off
+	Attest           string   // none | munge
 	HandshakeTimeout time.Duration
 	DialTimeout      time.Duration
 	Pending          int // as written; 0: derived
@@ -65,6 +66,15 @@ type Gateway struct {
 
 // ControlIsRemote tells whether Control is host:port, for TCP with TLS and MUNGE, rather than a socket's path.
 func (g Gateway) ControlIsRemote() bool { return g.Control != "" && !filepath.IsAbs(g.Control) }
+
+// The values of Attest.
+const (
+	attestNone  = "none"
+	attestMunge = "munge"
+)
+
+// Attests tells whether every rank must show by MUNGE that it is the workload's owner's.
+func (g Gateway) Attests() bool { return g.Attest == attestMunge }
 
 // Profile is one [profiles.NAME] table.
 type Profile struct {

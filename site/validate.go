@@ -32,11 +32,11 @@ var (
 )
 
 // commandNames are the programs whose path a site can set, by scheduler. munge and unmunge say who is at the other end
-// of a control connection over TCP.
+// of a control connection over TCP, and whose process a rank is.
 var commandNames = map[string][]string{
 	slurm: {"munge", "sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "sshare", "unmunge"},
 	pbs:   {"munge", "pbs_tmrsh", "pbsdsh", "pbsnodes", "qdel", "qmgr", "qselect", "qstat", "qsub", "tracejob", "unmunge"},
-	local: {},
+	local: {"munge", "unmunge"},
 }
 
 // checker turns a file into a Site and collects what is wrong with it.
@@ -151,6 +151,7 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 	if !slices.Contains([]string{"required", "optional", "off"}, g.TLS) {
 		c.bad("gateway.tls", oneOf(g.TLS, "required", "optional", "off"), "%s is no TLS mode", tomlfile.Show(g.TLS))
 	}
+	c.attest(&g, raw.Attest)
 	c.span("gateway.handshake_timeout", raw.HandshakeTimeout, &g.HandshakeTimeout, time.Second, time.Hour)
 	c.span("gateway.dial_timeout", raw.DialTimeout, &g.DialTimeout, time.Second, 30*24*time.Hour)
 	c.span("gateway.orphan_ttl", raw.OrphanTTL, &g.OrphanTTL, time.Second, 365*24*time.Hour)
@@ -171,6 +172,17 @@ func (c *checker) gateway(s *Site, raw rawGateway) {
 		}
 	}
 	s.Gateway = g
+}
+
+// attest takes how ranks show whose they are. What they show is bound to their TLS connection.
+func (c *checker) attest(g *Gateway, mode *string) {
+	g.Attest = valueOr(mode, g.Attest)
+	switch {
+	case g.Attest != attestNone && g.Attest != attestMunge:
+		c.bad("gateway.attest", oneOf(g.Attest, attestNone, attestMunge), "%s is no attestation known here", tomlfile.Show(g.Attest))
+	case g.Attests() && g.TLS == "off":
+		c.bad("gateway.attest", `write tls = "required", or leave attest out`, "%s is bound to the TLS connection, and tls is off", tomlfile.Show(g.Attest))
+	}
 }
 
 // control takes where commands find the gateway: a socket's path, or host:port and the keys to expect there.

@@ -198,13 +198,17 @@ func (s *state) gateway(lifetime context.Context, o Options, fence *credential.F
 	}
 	g := o.Site.Gateway
 	widest, _ := o.Site.Widest()
-	return gateway.New(gateway.Config{
+	c := gateway.Config{
 		Version: o.Version, Handshake: g.HandshakeTimeout, Pending: o.Site.HandshakeBound(), PerSource: o.Site.PerSource(), Widest: widest,
 		TLS: s.identity.Config, TLSMode: g.TLS, Pins: []string{s.identity.Pin}, Addresses: addresses,
 		DialTimeout: g.DialTimeout, OrphanTTL: g.OrphanTTL, RankLostAfter: g.RankLostAfter, CredentialTTL: g.CredentialTTL,
 		AbsenceDeadline: g.AbsenceDeadline, HistoryTTL: g.HistoryTTL, Poll: interval(o.Site.Scheduler), MaxLive: g.MaxLive, MaxCredentials: g.MaxCredentials, UID: os.Getuid(), Cancel: g.Cancel,
 		Embedded: o.Embedded, Admins: g.Admins, SiteSHA256: o.Site.SHA256, System: o.Site.Scheduler, Now: time.Now,
-	}, gateway.Parts{
+	}
+	if g.Attests() {
+		c.Attest, c.Munge, c.Unmunge = gateway.AttestMunge, o.Site.Commands["munge"], o.Site.Commands["unmunge"]
+	}
+	return gateway.New(c, gateway.Parts{
 		Gate: &credential.Gatekeeper{Secret: s.secret, Fence: fence, Now: time.Now}, Store: store, KeyDir: filepath.Join(s.dir, "keys"),
 		Audit: s.audit, Log: o.Log, Jobs: system, Poke: poke, Lifetime: lifetime,
 	})
