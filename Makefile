@@ -47,7 +47,7 @@ pbs: ## breakage on a fake PBS; everything else about PBS is among the tests tha
 live: ## the end-to-end tests on a real Slurm of this machine: brought up, used, taken down (root)
 	tests/cluster/install.sh --accounting
 	$(GO) test -count=1 -p 1 -timeout 20m -tags live ./tests/live/... ./tests/breakage ./scheduler/slurm/... ./sbatch/...
-	$(GO) test -count=1 -tags live -run 'Munge|NoCredentialInArguments|PayloadIsTheConnections' ./gateway
+	$(GO) test -count=1 -tags live -run 'Munge|NoCredentialInArguments|NoAttestationInArguments|PayloadIsTheConnections' ./gateway
 
 live-versions: ## the same on Slurm 24.11 and 26.05, each in a Debian of its own (root; minutes to make, 20 to run)
 	tests/cluster/versions.sh
