@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,17 +50,18 @@ func (b *badMunge) Error() string { return "the MUNGE credential was refused: " 
 // unmunger has this host's MUNGE verify credentials, a few at a time.
 type unmunger struct {
 	command string
+	options []string // before ours; a munged that isn't on the usual socket needs one
 	slots   chan struct{}
 
 	mu       sync.Mutex
 	downSaid time.Time
 }
 
-func newUnmunger(command string) *unmunger {
+func newUnmunger(command string, options ...string) *unmunger {
 	if command == "" {
 		command = "unmunge"
 	}
-	return &unmunger{command: command, slots: make(chan struct{}, unmungeAtATime)}
+	return &unmunger{command: command, options: options, slots: make(chan struct{}, unmungeAtATime)}
 }
 
 // sayDown tells the log now and then what MUNGE's silence means.
@@ -92,7 +94,7 @@ func (u *unmunger) verify(ctx context.Context, line, payload []byte) (caller, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, unmungeTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, u.command, "--numeric", "--keys="+metadata)
+	cmd := exec.CommandContext(ctx, u.command, append(slices.Clip(u.options), "--numeric", "--keys="+metadata)...)
 	cmd.WaitDelay = unmungeExitsAfter
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
 	out, words := capped.Buffer{Most: maxUnmungeOutput}, capped.Buffer{Most: maxUnmungeWords}
