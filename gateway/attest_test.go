@@ -196,8 +196,10 @@ func TestAttestationComesLate(t *testing.T) {
 // so once.
 func TestMungeDownForRanks(t *testing.T) {
 	var log bytes.Buffer
-	r, n := attesting(t)
-	r.server.log = zerolog.New(&log)
+	n := newNotary(t)
+	r := newRig(t, func(c *Config) { c.Attest, c.Unmunge = AttestMunge, n.unmunge })
+	r.server.log = zerolog.New(zerolog.SyncWriter(&log))
+	r.serve()
 	w := r.create(2)
 	line, me := w.lines[0][0], n.as(os.Getuid())
 	require.NoError(t, os.WriteFile(n.down, nil, 0o600))
@@ -209,9 +211,10 @@ func TestMungeDownForRanks(t *testing.T) {
 		assert.Contains(t, cause, "Did you start munged?")
 	}
 	assert.Empty(t, r.server.counters.snapshot(r.server.slots).Rejected)
-	assert.Equal(t, 1, strings.Count(log.String(), "no rank is admitted: look at munged on this host"))
 	require.NoError(t, os.Remove(n.down))
 	r.dial().attested(line, agentOf("7", "a"), me).admitted()
+	r.halt()
+	assert.Equal(t, 1, strings.Count(log.String(), "no rank is admitted: look at munged on this host"), "once a minute: %s", log.String())
 }
 
 // A rank that waits too long for its turn gets no answer, and may come again.
