@@ -43,7 +43,8 @@ func (n *notary) as(uid int) string {
 // attesting is a gateway whose ranks must attest, and its MUNGE.
 func attesting(t testing.TB, edit ...func(*Config)) (*rig, *notary) {
 	n := newNotary(t)
-	on := func(c *Config) { c.Attest, c.Unmunge = AttestMunge, n.unmunge }
+	// Refusals are answered with a growing delay, in which other connections of a test wait.
+	on := func(c *Config) { c.Attest, c.Unmunge, c.Handshake = AttestMunge, n.unmunge, 30*time.Second }
 	return newRig(t, append([]func(*Config){on}, edit...)...).serve(), n
 }
 
