@@ -57,33 +57,42 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			continue
 		}
 		pause = 5 * time.Millisecond
-		go s.serveConn(ctx, c)
+		if slot, d, ok := s.seat(c); ok {
+			go s.serveConn(ctx, c, slot, d)
+		}
 	}
 }
 
-// serveConn is the whole way of one rank: slot, deadline, TLS, hello, verify and burn, answer, register, serve. One
-// deadline is over everything up to the answer, and the peer gets fixed text.
-func (s *Server) serveConn(ctx context.Context, raw net.Conn) {
-	defer raw.Close()
-	if !s.own(raw) {
-		return
-	}
-	defer s.disown(raw)
+// seat gives a connection its slot, or turns it away. That is done before a goroutine is made for it: in a flood, most
+// are turned away, and it must cost next to nothing.
+func (s *Server) seat(raw net.Conn) (*slot, dialIn, bool) {
 	d := dialIn{Source: sourceOf(raw)}
-
-	slot, verdict := s.slots.take(raw, d.Source.Addr())
+	taken, verdict := s.slots.take(raw, d.Source.Addr())
 	switch verdict {
+	case slotTaken:
+		return taken, d, true
 	case slotBusy:
 		s.counters.refusedBusy.Add(1)
 		d.Verdict = "busy"
-		s.audit.dialIn(d)
-		return
 	case slotSource:
 		s.counters.refusedSource.Add(1)
 		d.Verdict = "source"
-		s.audit.dialIn(d)
+	}
+	raw.Close()
+	s.audit.dialIn(d)
+	return nil, d, false
+}
+
+// serveConn is the whole way of one rank that has a slot: deadline, TLS, hello, verify and burn, answer, register,
+// serve. One deadline is over everything up to the answer, and the peer gets fixed text.
+func (s *Server) serveConn(ctx context.Context, raw net.Conn, slot *slot, d dialIn) {
+	defer raw.Close()
+	if !s.own(raw) {
+		slot.give()
 		return
 	}
+	defer s.disown(raw)
+
 	p, rest, l, adm, err := s.handshake(ctx, raw, slot, &d)
 	evicted := slot.give()
 	if err != nil {
@@ -271,9 +280,10 @@ func (s *Server) refused(d dialIn, err error) {
 }
 
 func sourceOf(c net.Conn) netip.AddrPort {
-	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
+	t, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
 		return netip.AddrPort{}
 	}
+	a := t.AddrPort()
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

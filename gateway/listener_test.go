@@ -124,7 +124,9 @@ func TestDeadlineIsOneOverEverything(t *testing.T) {
 		start := time.Now()
 		over := make(chan struct{})
 		go func() {
-			server.serveConn(t.Context(), far)
+			slot, d, ok := server.seat(far)
+			assert.True(t, ok)
+			server.serveConn(t.Context(), far, slot, d)
 			close(over)
 		}()
 		// One byte every 10 s: a deadline for each read would never come.
