@@ -33,7 +33,7 @@ const (
 	twice                   // the byte before comes once more
 	flipped                 // the next byte is another one
 	held                    // what follows comes late, and then the connection ends
-	kinds
+	harmKinds
 )
 
 var errHarm = errors.New("the connection was broken by the test")
@@ -65,7 +65,7 @@ func (b *broken) Write(p []byte) (int, error) {
 		sent = append(sent[:left+1], p[left:]...)
 	case flipped:
 		sent[left] ^= 0x40
-	case held, cut, kinds:
+	case held, cut, harmKinds:
 		_, _ = b.Conn.Write(p[:left]) // it ends here anyway
 		return b.end(p[left:])
 	}
@@ -204,7 +204,7 @@ func TestHarmAtEveryByte(t *testing.T) {
 		bytes int
 	}{{true, up}, {false, down}} {
 		for at := phase; at < way.bytes; at += step {
-			for kind := range kinds {
+			for kind := range harmKinds {
 				harms = append(harms, harm{way.up, at, kind})
 			}
 		}

@@ -41,8 +41,9 @@ func BenchmarkRegistration(b *testing.B) {
 	}
 }
 
-func raiseLimit(b *testing.B) {
-	require.NoError(b, allDescriptors())
+func raiseLimit(t testing.TB) {
+	t.Helper()
+	require.NoError(t, allDescriptors())
 }
 
 // registerGang measures from the first dial to the last answer. The gang is released on the way.
