@@ -68,7 +68,7 @@ soak: ## harm at every byte of a registration, 500 random rounds of breakage on 
 
 bench: ## registration, memory, release, burns, submit to running, the agent: each beside a reference measured in the same run
 	$(GO) test -run '^$$' -bench 'Registration|Release' -benchtime 8x -timeout 30m ./gateway
-	$(GO) test -run '^$$' -bench 'Parked|Workloads|Idle' -benchtime 5x -timeout 30m ./gateway
+	$(GO) test -run '^$$' -bench 'Parked|Workloads|Idle|UnderAttack' -benchtime 5x -timeout 30m ./gateway
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./credential
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./tests/bench
 	$(GO) test -run '^$$' -bench . -benchtime 20x ./internal/agent
