@@ -23,7 +23,7 @@ func TestRealMungeAttests(t *testing.T) {
 	m := cluster.Munge(t)
 	dir := t.TempDir()
 	mine, unmunge := cluster.MungeCommands(t, dir, m.Socket)
-	r := newRig(t, func(c *Config) { c.Attest, c.Unmunge = AttestMunge, unmunge }).serve()
+	r := newRig(t, func(c *Config) { c.Attest, c.Unmunge, c.Handshake = AttestMunge, unmunge, time.Minute }).serve()
 	w := r.create(4)
 	n := 0
 	refused := func(c *client, why string) {
